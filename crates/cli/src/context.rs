@@ -190,8 +190,8 @@ pub(crate) fn anonymous(server: String) -> Result<Client> {
 }
 
 /// The same, and each call is tried once.
-pub(crate) fn once(server: String) -> Result<Client> {
-    Ok(builder(server).retry(Retry::never()).build()?)
+pub(crate) fn once(server: String) -> Result<Client, ensemble_client::Error> {
+    builder(server).retry(Retry::never()).build()
 }
 
 /// Whether a server answers at this address now.

@@ -226,6 +226,16 @@ impl From<ensemble_account::Error> for Failure {
     }
 }
 
+impl From<ensemble_computer::Error> for Failure {
+    fn from(error: ensemble_computer::Error) -> Self {
+        match error {
+            ensemble_computer::Error::Account(error) => error.into(),
+            ensemble_computer::Error::Io(error) => error.into(),
+            ensemble_computer::Error::Sentence(sentence) => Self::Message(sentence),
+        }
+    }
+}
+
 impl From<ensemble_talk::Error> for Failure {
     fn from(error: ensemble_talk::Error) -> Self {
         match error {

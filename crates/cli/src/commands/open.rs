@@ -1,11 +1,9 @@
 //! `ensemble open`: opens the server's page in the browser of this computer and adds that browser to the account, or prints the
 //! address where there is no browser.
 
-mod listener;
 mod offer;
 
 use std::io::IsTerminal;
-use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::pin::pin;
 use std::process::{Command, Stdio};
@@ -13,6 +11,7 @@ use std::time::Duration;
 
 use clap::Args;
 use ensemble_account::Account;
+use ensemble_computer::listener::{self, Listener};
 
 use super::DONE;
 use super::link::{Digits, Link, was_left};
@@ -20,7 +19,6 @@ use crate::context::{Context, anonymous, interrupted};
 use crate::failure::{Failure, Result};
 use crate::keys::Keys;
 use crate::print;
-use listener::Listener;
 use offer::Offer;
 
 /// Within this time after a browser was added, another one that asks with its code is reported.
@@ -90,12 +88,12 @@ pub(crate) async fn open_browser(
 
 /// Whether a browser of this computer needs no digits: only this computer reaches the server's listener, which is this user's program.
 pub(crate) async fn is_of_here(me: &Account) -> Result<bool> {
-    Ok(own_sockets(me).is_some() && me.client.version().await?.local)
+    Ok(listener::own_sockets(&me.client).is_some() && me.client.version().await?.local)
 }
 
 /// Another user's program would get the code of the link with the page that it serves, and digits would not show that.
 fn check_listeners(me: &Account) -> Result {
-    for address in addresses_of(me) {
+    for address in listener::addresses_of(&me.client) {
         let why = match listener::at(address) {
             Listener::Own(_) | Listener::Perhaps => continue,
             Listener::AnotherUser => "The program there is not known to be yours",
@@ -108,29 +106,6 @@ fn check_listeners(me: &Account) -> Result {
         )));
     }
     Ok(DONE)
-}
-
-/// Whether this user's program listens at an address.
-#[cfg(feature = "up")]
-pub(crate) fn is_own(address: SocketAddr) -> bool {
-    matches!(listener::at(address), Listener::Own(_))
-}
-
-/// The sockets of the server, if it is a program of this user at an address that leads nowhere else. `localhost` may lead to two programs.
-fn own_sockets(me: &Account) -> Option<Vec<String>> {
-    let addresses = if me.client.is_on_loopback() { addresses_of(me) } else { Vec::new() };
-    match addresses[..] {
-        [address] => match listener::at(address) {
-            Listener::Own(sockets) => Some(sockets),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-fn addresses_of(me: &Account) -> Vec<SocketAddr> {
-    let base = me.client.base();
-    listener::addresses(base.host_str().unwrap_or_default(), base.port_or_known_default().unwrap_or_default())
 }
 
 async fn add_browser_of_here(

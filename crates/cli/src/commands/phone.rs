@@ -1,31 +1,19 @@
 //! `ensemble phone`: from a server on this machine to its page on a phone. Browsers have cryptography at `https://` only, so it names the ways
 //! to get there, checks the resulting address, and shows the code of `ensemble link` for it.
 
-use std::path::PathBuf;
 use std::pin::pin;
-use std::process::Stdio;
-use std::time::Duration;
 
 use clap::Args;
 use ensemble_account::Account;
-use ensemble_client::{Client, Credential, Error};
-use ensemble_types::problem::Code;
-use serde::Deserialize;
-use tokio::process::Command;
+use ensemble_computer::{PROXY_PORT, program, reach, tailscale};
 
 use super::DONE;
 use super::link::{Digits, Link, show};
-use crate::context::{Context, anonymous, interrupted, once};
-use crate::failure::{Failure, Result, is_loopback};
+use crate::context::{Context, interrupted, once};
+use crate::environment::environment;
+use crate::failure::{Failure, Result};
 use crate::keys::Keys;
 use crate::print;
-
-/// A program that shows its state answers within this time.
-const SHOWS_WITHIN: Duration = Duration::from_secs(10);
-const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
-/// The port to which a proxy on this machine leads in what is shown (`ensemble up --proxy-port`): there the visitors that it carries
-/// have limits of their own.
-const PROXY_PORT: &str = "8088";
 
 /// Brings the page to a phone: says how to reach this server by https, checks the address, and shows a code that the phone scans to
 /// become a device of your account.
@@ -64,12 +52,12 @@ impl Phone {
             let url = match self.url {
                 Some(url) => url,
                 None if here.starts_with("https://") => here.to_owned(),
-                None => match served_by_tailscale(here).await {
+                None => match tailscale::serves(here, &environment()).await {
                     Some(url) => url,
                     None => return ways(here).map(|()| None),
                 },
             };
-            check(me, &url).await.map(Some)
+            Ok(Some(reach::check(me, once(url)?).await?))
         };
         let checked = tokio::select! {
             checked = checked => checked?,
@@ -86,106 +74,10 @@ impl Phone {
     }
 }
 
-/// Whether a phone can use the server at this address: https with a certificate that browsers trust, this very server, and sign-ins there.
-pub(crate) async fn check(me: &Account, url: &str) -> Result<Client> {
-    let client = anonymous(url.to_owned())?;
-    let origin = client.origin().to_owned();
-    if !origin.starts_with("https://") && !is_loopback(&origin) {
-        return Err(Failure::message(format!(
-            "{origin} is not https, and a browser has no cryptography there. `ensemble phone` without an address shows the ways to https."
-        )));
-    }
-    let client = once(url.to_owned())?;
-    let late = || Failure::message(format!("{origin} did not answer within {} s.", ANSWERS_WITHIN.as_secs()));
-    let version = tokio::time::timeout(ANSWERS_WITHIN, client.version()).await.map_err(|_| late())?;
-    version.map_err(|error| {
-        if error.is(Code::MisdirectedRequest) { unknown(&origin, &error) } else { unreached(&origin, &error) }
-    })?;
-    let signed_in = client.with_credential(Credential::Device(me.key.clone()));
-    let token = tokio::time::timeout(ANSWERS_WITHIN, signed_in.sign_in()).await.map_err(|_| late())?;
-    match token {
-        Ok(token) if token.user_id == me.id => Ok(signed_in),
-        Ok(_) => Err(other(&origin, me)),
-        Err(error) if error.is(Code::UserNotFound) => Err(other(&origin, me)),
-        Err(error @ (Error::Problem(_) | Error::WrongOrigin { .. })) => Err(unknown(&origin, &error)),
-        Err(error) => Err(unreached(&origin, &error)),
-    }
-}
-
-fn other(origin: &str, me: &Account) -> Failure {
-    Failure::message(format!(
-        "{origin} is another server than {}: it does not have your account. Nothing was sent to it but a signature for its own address.",
-        me.client.origin()
-    ))
-}
-
-/// The server does not know that it is reached at this address.
-fn unknown(origin: &str, error: &Error) -> Failure {
-    Failure::message(format!(
-        "{origin} answers, and takes no sign-ins for this address: {}. Start the server with its address: `ensemble up \
-         --public-url {origin}`, or PUBLIC_BASE_URL={origin}.",
-        error.to_string().trim_end_matches('.')
-    ))
-}
-
-fn unreached(origin: &str, error: &Error) -> Failure {
-    let causes: Vec<String> = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source())
-        .map(ToString::to_string)
-        .collect();
-    let why = causes.join(": ");
-    let advice = if why.contains("ertificate") {
-        "A phone would refuse this certificate, too: it must be of an authority that browsers know, for this name, and not expired."
-    } else {
-        "Is the way that leads there still running? `ensemble phone` without an address shows the ways."
-    };
-    Failure::message(format!("{origin} cannot be used: {why}. {advice}"))
-}
-
-/// What `tailscale status --json` says of this machine.
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Status {
-    #[serde(rename = "Self")]
-    this: Machine,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Machine {
-    #[serde(rename = "DNSName")]
-    dns_name: String,
-}
-
-/// The address at which Tailscale serves this server already, if it does.
-async fn served_by_tailscale(server: &str) -> Option<String> {
-    let serves = printed("tailscale", &["serve", "status", "--json"]).await?;
-    let ports = [server.rsplit(':').next()?, PROXY_PORT];
-    ports.iter().any(|port| serves.contains(&format!(":{port}\""))).then_some(())?;
-    tailnet_name().await
-}
-
-async fn tailnet_name() -> Option<String> {
-    let status: Status = serde_json::from_str(&printed("tailscale", &["status", "--json"]).await?).ok()?;
-    let name = status.this.dns_name.trim_end_matches('.').to_owned();
-    let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-.".contains(c));
-    is_name.then(|| format!("https://{name}"))
-}
-
-/// What a program prints, if it is there and succeeds in time.
-async fn printed(program: &str, arguments: &[&str]) -> Option<String> {
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
-    let output = tokio::time::timeout(SHOWS_WITHIN, command.output()).await.ok()?.ok()?;
-    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-fn is_there(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder: PathBuf| folder.join(program).is_file())
-}
-
 /// The ways to https, those whose programs are here first.
 fn ways(server: &str) -> Result<()> {
+    let environment = environment();
+    let is_there = |name| program(name, &environment).is_ok();
     let mut ways = [
         (
             is_there("tailscale"),

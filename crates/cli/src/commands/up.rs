@@ -10,8 +10,6 @@ mod running;
 mod service;
 #[cfg(feature = "up")]
 mod signals;
-#[cfg(feature = "up")]
-mod tunnel;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -118,6 +116,7 @@ mod services {
 
     use ensemble_account::{Account, Begun, Wanted};
     use ensemble_all_in_one::{Config, Stack, TlsSettings, proxy_listener};
+    use ensemble_computer::tunnel::{Around, Kind, Prepared};
     use ensemble_runner::{Accept, offers};
     use tracing_subscriber::filter::{LevelFilter, Targets};
 
@@ -126,12 +125,11 @@ mod services {
     use super::running::{Running, drain, start_runner};
     use super::service::UP;
     use super::signals::Signals;
-    use super::tunnel::{Kind, Prepared};
     use super::{Context, DONE, Failure, Result, Up};
     use crate::commands::demo::remove_left;
     use crate::commands::install::uninstall;
     use crate::commands::runner::{Options, for_machine, log};
-    use crate::context::{ChosenBy, anonymous, answers};
+    use crate::context::{ChosenBy, anonymous, answers, once};
     use crate::environment::environment;
     use crate::print;
 
@@ -173,14 +171,14 @@ mod services {
             let is_limited = OF_REGISTRATION.into_iter().any(|name| is_set(name) && !is_open(name));
             let begun = async {
                 let prepared = match tunnel {
-                    Some(tunnel) => Some(Prepared::new(tunnel, self.public_url.as_ref()).await?),
+                    Some(tunnel) => Some(Prepared::new(tunnel, self.public_url.as_ref(), environment()).await?),
                     None => None,
                 };
                 if prepared.is_some() || is_limited {
                     first_account(context, &data, self.listen, self.new_account).await?;
                 }
                 match prepared {
-                    Some(prepared) => prepared.start(port).await.map(Some),
+                    Some(prepared) => Ok::<_, Failure>(Some(prepared.start(port).await?)),
                     None => Ok(None),
                 }
             };
@@ -225,7 +223,8 @@ mod services {
                     return Ok(DONE);
                 }
             };
-            let led = tunnel.map(|tunnel| tunnel.lead(me, makes_accounts));
+            let around = Around { client: once, notices: |notice| print::later(notice.to_string()) };
+            let led = tunnel.map(|tunnel| tunnel.lead(me, makes_accounts, around));
             match person {
                 Some(person) => {
                     let public = stack.for_others().iter().find(|address| address.starts_with("https://")).cloned();
@@ -248,7 +247,8 @@ mod services {
 
         /// Refuses what cannot be meant. Returns which tasks the runner takes unless its configuration says so.
         fn checked(&self, context: &Context) -> Result<(Accept, Option<Kind>)> {
-            let tunnel = self.tunnel.as_ref().map(|typed| Kind::of(typed, self.public_url.as_ref())).transpose()?;
+            let of = |typed: &Vec<String>| Kind::of(typed, self.public_url.as_ref(), &environment());
+            let tunnel = self.tunnel.as_ref().map(of).transpose()?;
             // A public address may come from the environment, too.
             let of_environment =
                 ["PUBLIC_BASE_URL", "EDGE_PROXY_PUBLIC_BASE_URL", "PUBLIC_ORIGINS", "IDENTITY_PUBLIC_ORIGINS"];

@@ -11,8 +11,9 @@ use std::time::Duration;
 use ensemble_account::devices::LinkCode;
 use ensemble_account::devices::link::{HERE_WITHIN, Linking};
 use ensemble_account::{Account, Error};
+use ensemble_computer::listener::own_sockets;
 
-use super::{browse, own_sockets};
+use super::browse;
 use crate::commands::DONE;
 use crate::commands::link::{Digits, Link, described, was_left};
 use crate::context::Context;
@@ -37,7 +38,7 @@ pub(super) struct Offer<'a> {
 impl<'a> Offer<'a> {
     pub(super) async fn make(context: &Context, me: &'a Account) -> Result<Self> {
         let name = me.client.account().await?.display_name.unwrap_or_default();
-        let Some(sockets) = own_sockets(me) else { return Err(started_again()) };
+        let Some(sockets) = own_sockets(&me.client) else { return Err(started_again()) };
         let linking = me.begin_linking(me.client.origin()).await?;
         match hand_over(context, linking.code(), Some(&name)) {
             Ok(file) => Ok(Self { me, sockets, linking, file: Cell::new(Some(file)) }),
@@ -85,7 +86,7 @@ impl<'a> Offer<'a> {
             device => device?,
         };
         // Another user's program may have been in the server's place meanwhile, with the code. Digits would not show that.
-        if own_sockets(self.me).as_ref() != Some(&self.sockets) {
+        if own_sockets(&self.me.client).as_ref() != Some(&self.sockets) {
             return Err(started_again());
         }
         if !device.is_here() || self.linking.is_asked_again(Duration::ZERO).await {

@@ -1,25 +1,17 @@
 //! What `ensemble up --tunnel` can be, and what it needs.
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use std::time::Duration;
 
 use serde_json::Value;
-use tokio::process::Command;
-use tokio::time::timeout;
 
-use super::{program, variables};
-use crate::environment::environment;
-use crate::failure::{Failure, Result};
-
-/// A program that shows its state answers within this time.
-const SHOWS_WITHIN: Duration = Duration::from_secs(10);
-/// The port on the host of `ssh`, to which its proxy leads.
-const PORT_THERE: u16 = 8088;
+use super::Notice;
+use crate::error::{Error, Result};
+use crate::tailscale::{name, shown};
+use crate::{Environment, PROXY_PORT, program};
 
 /// What makes the tunnel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) enum Kind {
+pub enum Kind {
     Tailscale,
     Funnel,
     Cloudflared,
@@ -28,13 +20,13 @@ pub(in super::super) enum Kind {
 
 impl Kind {
     /// What `--tunnel` was given: nothing takes what is there.
-    pub(in super::super) fn of(typed: &[String], public_url: Option<&String>) -> Result<Self> {
+    pub fn of(typed: &[String], public_url: Option<&String>, environment: &Environment) -> Result<Self> {
         let typed: Vec<&str> = typed.iter().map(String::as_str).collect();
         let kind = match typed[..] {
-            [] if program("tailscale").is_ok() => Self::Tailscale,
-            [] if program("cloudflared").is_ok() => Self::Cloudflared,
+            [] if program("tailscale", environment).is_ok() => Self::Tailscale,
+            [] if program("cloudflared", environment).is_ok() => Self::Cloudflared,
             [] => {
-                return Err(Failure::message(
+                return Err(Error::sentence(
                     "Neither `tailscale` nor `cloudflared` is on the search path. Install one of them, or use a computer with a name: \
                      `ensemble up --tunnel ssh USER@HOST --public-url https://NAME`. `ensemble phone` shows the other ways.",
                 ));
@@ -45,16 +37,16 @@ impl Kind {
             // ssh would take it for an option.
             ["ssh", host] if !host.starts_with('-') && !host.is_empty() => Self::Ssh(host.to_owned()),
             _ => {
-                return Err(Failure::message(
+                return Err(Error::sentence(
                     "A tunnel is `tailscale`, `funnel` (Tailscale, for everyone), `cloudflared` or `ssh USER@HOST`.",
                 ));
             }
         };
         match (&kind, public_url) {
-            (Self::Ssh(_), None) => Err(Failure::message(
+            (Self::Ssh(_), None) => Err(Error::sentence(
                 "The address at which HOST serves is not named. Type `ensemble up --tunnel ssh USER@HOST --public-url https://NAME`.",
             )),
-            (Self::Tailscale | Self::Funnel | Self::Cloudflared, Some(_)) => Err(Failure::message(
+            (Self::Tailscale | Self::Funnel | Self::Cloudflared, Some(_)) => Err(Error::sentence(
                 "This tunnel brings its own address. Leave out --public-url, or leave out --tunnel and lead your own to --proxy-port.",
             )),
             _ => Ok(kind),
@@ -70,23 +62,14 @@ impl Kind {
     }
 
     /// What a person should know of it before anyone comes.
-    pub(super) fn warnings(&self, makes_accounts: bool) -> Vec<String> {
-        let mut warnings = Vec::new();
-        if *self != Self::Tailscale {
-            let accounts =
-                if makes_accounts { "REGISTRATION lets them make accounts" } else { "New accounts need an invitation" };
-            warnings.push(format!("Through this tunnel anyone on the internet reaches this server. {accounts}."));
-        }
-        let who = match self {
-            Self::Cloudflared => "Cloudflare",
-            Self::Ssh(host) => host.rsplit('@').next().unwrap_or(host),
-            _ => return warnings,
+    pub(super) fn warnings(&self, makes_accounts: bool) -> Vec<Notice> {
+        let public = (*self != Self::Tailscale).then_some(Notice::Public { makes_accounts });
+        let sees = match self {
+            Self::Cloudflared => Some("Cloudflare"),
+            Self::Ssh(host) => Some(host.rsplit('@').next().unwrap_or(host)),
+            Self::Tailscale | Self::Funnel => None,
         };
-        warnings.push(format!(
-            "{who} ends the encryption of the connection: it sees who is connected and what is not sealed, and it could give your phone \
-             another page and act as it. `ensemble web` and the command line do not depend on it."
-        ));
-        warnings
+        public.into_iter().chain(sees.map(|who| Notice::SeenBy(who.to_owned()))).collect()
     }
 
     /// Whether a new start has the same address.
@@ -95,33 +78,37 @@ impl Kind {
     }
 
     /// Refuses what is configured already, and says which address there will be, if that is known before.
-    pub(super) async fn checked(&self, program: &Path, public_url: Option<&String>) -> Result<Option<String>> {
+    pub(super) async fn checked(
+        &self,
+        program: &Path,
+        public_url: Option<&String>,
+        environment: &Environment,
+    ) -> Result<Option<String>> {
         match self {
             Self::Ssh(_) => Ok(public_url.cloned()),
-            Self::Cloudflared => match configuration() {
-                Some(path) => Err(Failure::message(format!(
+            Self::Cloudflared => match configuration(environment) {
+                Some(path) => Err(Error::sentence(format!(
                     "cloudflared makes no quick tunnel while {} exists. If that is a tunnel of yours, lead it to this server: `ensemble up \
-                     --public-url https://NAME --proxy-port {PORT_THERE}`.",
+                     --public-url https://NAME --proxy-port {PROXY_PORT}`.",
                     path.display()
                 ))),
                 None => Ok(None),
             },
             Self::Tailscale | Self::Funnel => {
-                let serves = shown(program, &["serve", "status", "--json"]).await?;
+                let serves = shown(program, &["serve", "status", "--json"], environment).await?;
                 if serves.pointer("/TCP/443").is_some() {
-                    return Err(Failure::message(format!(
+                    return Err(Error::sentence(format!(
                         "Tailscale serves something at https of this computer already (`tailscale serve status`). Lead that to this server: \
-                         `tailscale serve --bg {PORT_THERE}` and `ensemble up --public-url https://NAME --proxy-port {PORT_THERE}`, or end it: \
+                         `tailscale serve --bg {PROXY_PORT}` and `ensemble up --public-url https://NAME --proxy-port {PROXY_PORT}`, or end it: \
                          `tailscale serve --https=443 off`."
                     )));
                 }
-                let status = shown(program, &["status", "--json"]).await?;
-                let text = |pointer| status.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-                let name = text("/Self/DNSName").trim_end_matches('.');
-                if text("/BackendState") != "Running" || !is_name(name) {
-                    return Err(Failure::message("Tailscale is not connected, or has no name. Type `tailscale up`."));
+                let status = shown(program, &["status", "--json"], environment).await?;
+                let is_running = status.pointer("/BackendState").and_then(Value::as_str) == Some("Running");
+                match name(&status).filter(|_| is_running) {
+                    Some(name) => Ok(Some(format!("https://{name}"))),
+                    None => Err(Error::sentence("Tailscale is not connected, or has no name. Type `tailscale up`.")),
                 }
-                Ok(Some(format!("https://{name}")))
             }
         }
     }
@@ -137,7 +124,7 @@ impl Kind {
                 words(&["tunnel", "--no-autoupdate", "--metrics", &metrics, "--url", &target])
             }
             Self::Ssh(host) => {
-                let forward = format!("127.0.0.1:{PORT_THERE}:127.0.0.1:{port}");
+                let forward = format!("127.0.0.1:{PROXY_PORT}:127.0.0.1:{port}");
                 let options = ["ExitOnForwardFailure=yes", "ServerAliveInterval=15", "BatchMode=yes"];
                 let mut arguments: Vec<String> = words(&["-N", "-R", &forward]);
                 arguments.extend(options.into_iter().flat_map(|option| words(&["-o", option])));
@@ -148,27 +135,9 @@ impl Kind {
     }
 }
 
-/// What the program prints as JSON of its state.
-async fn shown(program: &Path, arguments: &[&str]) -> Result<Value> {
-    let failed = |why: String| {
-        Failure::message(format!("`{} {}` failed: {}", program.display(), arguments.join(" "), why.trim()))
-    };
-    let mut command = Command::new(program);
-    command.args(arguments).env_clear().envs(variables()).stdin(Stdio::null()).kill_on_drop(true);
-    let output = timeout(SHOWS_WITHIN, command.output()).await.map_err(|_| failure_late(program))??;
-    if !output.status.success() {
-        return Err(failed(String::from_utf8_lossy(&output.stderr).into_owned()));
-    }
-    serde_json::from_slice(&output.stdout).map_err(|error| failed(error.to_string()))
-}
-
-fn failure_late(program: &Path) -> Failure {
-    Failure::message(format!("{} did not answer within {} s.", program.display(), SHOWS_WITHIN.as_secs()))
-}
-
 /// The configurations with which cloudflared makes no quick tunnel (Cloudflare, "TryCloudflare").
-fn configuration() -> Option<PathBuf> {
-    let home = environment().remove("HOME").map(PathBuf::from);
+fn configuration(environment: &Environment) -> Option<PathBuf> {
+    let home = environment.get("HOME").map(PathBuf::from);
     let of_home = home
         .into_iter()
         .flat_map(|home| [".cloudflared", ".cloudflare-warp", "cloudflare-warp"].map(|name| home.join(name)));
@@ -177,7 +146,7 @@ fn configuration() -> Option<PathBuf> {
 }
 
 /// A host's name, with a port.
-pub(super) fn is_name(name: &str) -> bool {
+pub(crate) fn is_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-.:".contains(c))
 }
 
@@ -192,8 +161,9 @@ mod tests {
     #[test]
     fn a_tunnel_is_named_with_what_it_needs() {
         let url = "https://ensemble.example.com".to_owned();
-        let of =
-            |words: &[&str], url: Option<&String>| Kind::of(&typed(words), url).map_err(|failure| failure.to_string());
+        let of = |words: &[&str], url: Option<&String>| {
+            Kind::of(&typed(words), url, &Environment::new()).map_err(|error| error.to_string())
+        };
         assert_eq!(of(&["funnel"], None).unwrap(), Kind::Funnel);
         assert_eq!(of(&["ssh", "me@host"], Some(&url)).unwrap(), Kind::Ssh("me@host".to_owned()));
         for (words, url, wanted) in [

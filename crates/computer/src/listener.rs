@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use ensemble_client::Client;
 use nix::unistd::geteuid;
 
 /// Whose a listener is, as far as this system says (proc_net_tcp(5)).
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Listener {
+pub enum Listener {
     /// This user's or root's, at exactly the address. A connection gets to no other one. With the numbers of its sockets.
     Own(Vec<String>),
     /// This user's or root's at all addresses, or it is not known.
@@ -18,15 +19,38 @@ pub(super) enum Listener {
     Missing,
 }
 
+/// Whether this user's program listens at an address.
+pub fn is_own(address: SocketAddr) -> bool {
+    matches!(at(address), Listener::Own(_))
+}
+
+/// The sockets of the server, if it is a program of this user at an address that leads nowhere else. `localhost` may lead to two programs.
+pub fn own_sockets(server: &Client) -> Option<Vec<String>> {
+    let addresses = if server.is_on_loopback() { addresses_of(server) } else { Vec::new() };
+    match addresses[..] {
+        [address] => match at(address) {
+            Listener::Own(sockets) => Some(sockets),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Those of a server on this computer.
+pub fn addresses_of(server: &Client) -> Vec<SocketAddr> {
+    let base = server.base();
+    addresses(base.host_str().unwrap_or_default(), base.port_or_known_default().unwrap_or_default())
+}
+
 /// The addresses that a host of this computer stands for.
-pub(super) fn addresses(host: &str, port: u16) -> Vec<SocketAddr> {
+fn addresses(host: &str, port: u16) -> Vec<SocketAddr> {
     let loopback = [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()];
     let literal = host.trim_matches(['[', ']']).parse::<IpAddr>();
     literal.map_or_else(|_| loopback.to_vec(), |one| vec![one]).into_iter().map(|ip| (ip, port).into()).collect()
 }
 
 /// Who listens at an address.
-pub(super) fn at(address: SocketAddr) -> Listener {
+pub fn at(address: SocketAddr) -> Listener {
     let [v4, v6] = ["/proc/net/tcp", "/proc/net/tcp6"].map(fs::read_to_string);
     match v4 {
         Ok(v4) => judged(&(v4 + &v6.unwrap_or_default()), address, geteuid().as_raw()),

@@ -1,8 +1,9 @@
 //! `ensemble up --tunnel`: a program of the person's that leads others to this server by https. It runs below this one and ends with it.
 
 mod kind;
+mod notice;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ensemble_account::Account;
-use ensemble_process::{Directory, Limits, Process, Settings, Start, default_guard, find};
+use ensemble_client::Client;
+use ensemble_process::{Directory, Limits, Process, Settings, Start, default_guard};
 use futures_util::future::join_all;
 use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -19,13 +21,13 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
-pub(super) use self::kind::Kind;
-use self::kind::is_name;
-use crate::commands::open::is_own;
-use crate::commands::phone;
-use crate::environment::environment;
-use crate::failure::{Failure, Result};
-use crate::print;
+pub use self::kind::Kind;
+pub(crate) use self::kind::is_name;
+pub use self::notice::Notice;
+use crate::error::{Error, Result};
+use crate::listener::is_own;
+use crate::reach;
+use crate::{Environment, program};
 
 /// cloudflared has an address within this time.
 const NAMED_WITHIN: Duration = Duration::from_secs(60);
@@ -42,11 +44,12 @@ const LONGEST_REST: Duration = Duration::from_secs(60);
 const GRACE: Duration = Duration::from_secs(5);
 
 /// A tunnel to a port of this computer.
-pub(super) struct Tunnel {
+pub struct Tunnel {
     kind: Kind,
     /// The server's address for others.
     address: String,
     port: u16,
+    environment: Environment,
     running: Program,
 }
 
@@ -63,48 +66,57 @@ struct Program {
 type Said = Arc<Mutex<VecDeque<String>>>;
 
 /// A tunnel that can be started.
-pub(super) struct Prepared {
+pub struct Prepared {
     kind: Kind,
     program: PathBuf,
     /// Where it is known before.
     address: Option<String>,
+    environment: Environment,
+}
+
+/// What the program around a tunnel does for it.
+pub struct Around {
+    /// A client of an address, whose calls are tried once.
+    pub client: fn(String) -> Result<Client, ensemble_client::Error>,
+    pub notices: fn(Notice),
 }
 
 impl Prepared {
     /// Refuses what cannot be, and what would change what is configured already.
-    pub(super) async fn new(kind: Kind, public_url: Option<&String>) -> Result<Self> {
-        let program = program(kind.name()).map_err(|why| Failure::message(format!("No tunnel: {why}.")))?;
-        let address = kind.checked(&program, public_url).await?;
-        Ok(Self { kind, program, address })
+    pub async fn new(kind: Kind, public_url: Option<&String>, environment: Environment) -> Result<Self> {
+        let found = program(kind.name(), &environment);
+        let program = found.map_err(|why| Error::sentence(format!("No tunnel: {why}.")))?;
+        let address = kind.checked(&program, public_url, &environment).await?;
+        Ok(Self { kind, program, address, environment })
     }
 
     /// Starts the tunnel to a port of this computer, and returns when its address is known.
-    pub(super) async fn start(self, port: u16) -> Result<Tunnel> {
-        let Self { kind, program, address } = self;
-        let mut running = Program::start(&kind, &program, port).await?;
+    pub async fn start(self, port: u16) -> Result<Tunnel> {
+        let Self { kind, program, address, environment } = self;
+        let mut running = Program::start(&kind, &program, port, &environment).await?;
         let address = match address {
             Some(address) => address,
             None => tokio::select! {
                 address = quick_tunnel(running.metrics) => address?,
-                why = running.ended() => return Err(Failure::message(format!("cloudflared has ended: {why}"))),
+                why = running.ended() => return Err(Error::sentence(format!("cloudflared has ended: {why}"))),
             },
         };
-        Ok(Tunnel { kind, address, port, running })
+        Ok(Tunnel { kind, address, port, environment, running })
     }
 }
 
 impl Tunnel {
-    pub(super) fn address(&self) -> &str {
+    pub fn address(&self) -> &str {
         &self.address
     }
 
     /// Says who can reach the server, when that was seen, and starts the tunnel again when it ends.
-    pub(super) fn lead(mut self, me: Account, makes_accounts: bool) -> Led {
+    pub fn lead(mut self, me: Account, makes_accounts: bool, around: Around) -> Led {
         let (stop, mut stopped) = oneshot::channel();
         let task = tokio::spawn(async move {
-            self.kind.warnings(makes_accounts).into_iter().for_each(print::later);
+            self.kind.warnings(makes_accounts).into_iter().for_each(around.notices);
             tokio::select! {
-                () = self.leads(&me) => {}
+                () = self.leads(&me, &around) => {}
                 _ = &mut stopped => {}
             }
             self.stop().await;
@@ -112,13 +124,13 @@ impl Tunnel {
         Led { task, stop }
     }
 
-    async fn leads(&mut self, me: &Account) {
+    async fn leads(&mut self, me: &Account, around: &Around) {
         let mut rest = REST;
         loop {
             let (address, begun) = (self.address.clone(), Instant::now());
             let was_reached = AtomicBool::new(false);
             let seen = async {
-                was_reached.store(say_reached(me, &address).await, Ordering::Relaxed);
+                was_reached.store(say_reached(me, &address, around).await, Ordering::Relaxed);
                 // What was seen once stays so until the tunnel ends.
                 std::future::pending().await
             };
@@ -126,29 +138,28 @@ impl Tunnel {
                 () = seen => String::new(),
                 why = self.running.ended() => why,
             };
-            let ended = if was_reached.load(Ordering::Relaxed) { "has ended" } else { "does not begin" };
-            print::later(format!("The tunnel {ended}: {}.", why.trim_end_matches('.')));
+            (around.notices)(Notice::Ended { was_reached: was_reached.load(Ordering::Relaxed), why });
             if !self.kind.is_permanent() {
-                return print::later("A new start of `ensemble up --tunnel` has a new address.");
+                return (around.notices)(Notice::NewAddress);
             }
             if begun.elapsed() > LONGEST_REST {
                 rest = REST;
             }
             loop {
-                print::later(format!("It is started again in {} s.", rest.as_secs()));
+                (around.notices)(Notice::StartsAgain(rest));
                 sleep(rest).await;
                 rest = (rest * 2).min(LONGEST_REST);
                 match self.again().await {
                     Ok(()) => break,
-                    Err(failure) => print::later(failure.to_string()),
+                    Err(error) => (around.notices)(Notice::NotStarted(error)),
                 }
             }
         }
     }
 
     async fn again(&mut self) -> Result<()> {
-        let program = program(self.kind.name()).map_err(Failure::message)?;
-        self.running = Program::start(&self.kind, &program, self.port).await?;
+        let program = program(self.kind.name(), &self.environment).map_err(Error::sentence)?;
+        self.running = Program::start(&self.kind, &program, self.port, &self.environment).await?;
         Ok(())
     }
 
@@ -165,43 +176,44 @@ impl Tunnel {
 }
 
 /// A tunnel that is kept until it is ended.
-pub(super) struct Led {
+pub struct Led {
     task: JoinHandle<()>,
     stop: oneshot::Sender<()>,
 }
 
 impl Led {
-    pub(super) async fn end(self) {
+    pub async fn end(self) {
         let _ended_already = self.stop.send(());
         let _panicked = self.task.await;
     }
 }
 
 /// Says that others reach the server, when it was seen from outside. A name that is new takes its time.
-async fn say_reached(me: &Account, address: &str) -> bool {
+async fn say_reached(me: &Account, address: &str, around: &Around) -> bool {
     let until = Instant::now() + NAMED_WITHIN;
+    let check = async || reach::check(me, (around.client)(address.to_owned())?).await;
     let why = loop {
-        match phone::check(me, address).await {
+        match check().await {
             Ok(_) => {
-                print::later(format!("Others reach this server at {address}"));
+                (around.notices)(Notice::Reached(address.to_owned()));
                 return true;
             }
             Err(why) if Instant::now() > until => break why,
             Err(_) => sleep(BETWEEN_CHECKS).await,
         }
     };
-    print::later(format!("{why} `ensemble phone {address}` looks again."));
+    (around.notices)(Notice::NotReached { address: address.to_owned(), why });
     false
 }
 
 impl Program {
     /// Starts the program below a guard, which ends it with this one. It gets only what it needs to find the person's configuration.
-    async fn start(kind: &Kind, program: &Path, port: u16) -> Result<Self> {
+    async fn start(kind: &Kind, program: &Path, port: u16, environment: &Environment) -> Result<Self> {
         let metrics = free_port()?;
         let start = Start {
             program: program.to_owned(),
             args: kind.arguments(port, metrics),
-            env: variables(),
+            env: variables(environment),
             directory: Directory { root: PathBuf::from("/"), below: PathBuf::new() },
             prompt: String::new(),
             interactive: false,
@@ -216,7 +228,7 @@ impl Program {
             temporary: None,
         };
         let started = Process::start(&settings, ensemble_types::ids::unique(), start).await;
-        let failed = |error| Failure::message(format!("{}: {error}.", program.display()));
+        let failed = |error| Error::sentence(format!("{}: {error}.", program.display()));
         let (process, stdout, stderr) = started.map_err(failed)?;
         let said = Said::default();
         let readers =
@@ -255,14 +267,10 @@ async fn keep_last(from: impl AsyncRead + Unpin, said: Said) {
 }
 
 /// The variables of the tunnel's program.
-fn variables() -> BTreeMap<String, String> {
-    let mut variables: BTreeMap<_, _> = environment().into_iter().collect();
+pub(crate) fn variables(environment: &Environment) -> Environment {
+    let mut variables = environment.clone();
     variables.retain(|name, _| ["HOME", "USER", "LOGNAME", "PATH", "SSH_AUTH_SOCK"].contains(&name.as_str()));
     variables
-}
-
-fn program(name: &str) -> Result<PathBuf, String> {
-    find(Path::new(name), &environment().remove("PATH").unwrap_or_default(), None)
 }
 
 /// The address of a quick tunnel, as cloudflared says at its metrics port.
@@ -282,7 +290,7 @@ async fn quick_tunnel(metrics: u16) -> Result<String> {
         }
         sleep(BETWEEN_LOOKS).await;
     }
-    Err(Failure::message(format!("cloudflared had no address within {} s.", NAMED_WITHIN.as_secs())))
+    Err(Error::sentence(format!("cloudflared had no address within {} s.", NAMED_WITHIN.as_secs())))
 }
 
 async fn asked(metrics: u16) -> std::io::Result<String> {
