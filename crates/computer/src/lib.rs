@@ -4,6 +4,7 @@
 
 pub mod listener;
 pub mod reach;
+pub mod service;
 pub mod tailscale;
 pub mod tunnel;
 

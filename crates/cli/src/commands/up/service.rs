@@ -4,10 +4,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use ensemble_all_in_one::dialled;
+use ensemble_computer::service::is_installed;
 
 use super::Up;
 use crate::commands::DONE;
-use crate::commands::install::Service;
+use crate::commands::install::{install, service};
 use crate::context::{Context, answers};
 use crate::environment::environment;
 use crate::failure::{Failure, Result};
@@ -46,7 +47,7 @@ impl Up {
             return Err(Failure::message("A service needs an address that stays: choose a port with --listen."));
         }
         let server = format!("http://{}", dialled(self.listen));
-        if !Service::is_installed(UP)? && answers(&server).await {
+        if !is_installed(UP, &environment())? && answers(&server).await {
             return Err(Failure::message(format!(
                 "Something answers at {server} already. If it is `ensemble up` in a terminal, end it first."
             )));
@@ -55,8 +56,9 @@ impl Up {
             true => Duration::ZERO,
             false => self.runner.for_check(context)?.timing.drain_grace,
         };
-        let service = Service::new(context, UP, self.as_arguments(data)?, grace)?.lingering();
-        service.install(context, self.yes)?;
+        let mut service = service(context, UP, self.as_arguments(data)?, grace)?;
+        service.lingers = true;
+        install(&service, context, self.yes)?;
         Ok(DONE)
     }
 
