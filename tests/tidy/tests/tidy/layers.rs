@@ -20,7 +20,7 @@ fn crates_depend_only_on_those_they_may() {
         ("acp", vec!["types", "client", "protocol", "account", "agent"]),
         ("talk", vec!["types", "client", "protocol", "account", "screen"]),
         ("process", vec![]),
-        ("computer", vec!["types", "client", "process", "account"]),
+        ("computer", vec!["types", "client", "process", "agent", "host", "account"]),
         ("host", vec!["types", "client", "protocol", "process", "agent"]),
         ("runner", vec!["types", "client", "protocol", "process", "agent", "host"]),
         ("account", vec!["types", "client", "protocol"]),
