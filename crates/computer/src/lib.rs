@@ -4,6 +4,7 @@
 
 pub mod hosting;
 pub mod listener;
+pub mod livekit;
 pub mod reach;
 pub mod service;
 pub mod tailscale;

@@ -1,7 +1,6 @@
 //! `ensemble talk`: talks about a session with the machine's microphone, or leads to the screen of the web app for it.
 
 mod here;
-mod library;
 mod program;
 
 use std::io::IsTerminal;

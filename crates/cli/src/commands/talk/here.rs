@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind, IsTerminal};
 
 use ensemble_account::Account;
 use ensemble_client::Client;
+use ensemble_computer::livekit::{self, Library};
 use ensemble_protocol::transcript::view::Card;
 use ensemble_screen::Look;
 use ensemble_talk::{Around, Lines, Options, Said, Shown};
@@ -11,9 +12,10 @@ use ensemble_types::ids::SessionId;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{library, program};
+use super::program;
 use crate::confirm;
 use crate::context::{Context, interrupts};
+use crate::environment::environment;
 use crate::failure::{Failure, Result};
 use crate::live::{self, text};
 use crate::print;
@@ -34,7 +36,16 @@ pub(super) async fn talk(
     if !is_agreed && !io::stdin().is_terminal() {
         return Err(Failure::message(format!("{AGREEMENT} Agree to that with --yes.")));
     }
-    let Some(python) = library::python(is_agreed).await? else { return Ok(false) };
+    let python = match livekit::find(&environment()).await? {
+        Library::Here(python) => python,
+        Library::Missing(library) => {
+            if !is_agreed && !confirm::change(&library.question())? {
+                return Ok(false);
+            }
+            print::note(format!("Installing LiveKit's library {} …", livekit::version()));
+            library.install().await?
+        }
+    };
     if !is_agreed {
         print::note(AGREEMENT);
         if !confirm::change("Agree and talk")? {

@@ -1,16 +1,16 @@
 //! LiveKit's library for Python, in a separate virtual environment under the user's data. Found, or installed when the person agrees; else
-//! this says what is missing and what to do.
+//! an error says what is missing and what to do.
 
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
+use ensemble_types::line::short;
 use tokio::process::Command;
 
-use crate::confirm;
-use crate::failure::{Failure, Result};
-use crate::print;
+use crate::Environment;
+use crate::error::{Error, Result};
 
 /// The exact files, by their digests.
 const REQUIREMENTS: &str = include_str!("requirements.txt");
@@ -21,33 +21,53 @@ const VARIABLE: &str = "ENSEMBLE_TALK_PYTHON";
 const LEAST: (u32, u32) = (3, 10);
 const SIZE: &str = "about 40 MB";
 
-/// A Python that can join a room. `None`: the person does not want it installed.
-pub(super) async fn python(is_agreed: bool) -> Result<Option<OsString>> {
-    if let Some(python) = std::env::var_os(VARIABLE).filter(|python| !python.is_empty()) {
-        return Ok(Some(python));
+/// Whether a program can join a room.
+pub enum Library {
+    /// With this Python.
+    Here(OsString),
+    Missing(Missing),
+}
+
+/// What can be installed when the person agrees.
+pub struct Missing {
+    system: OsString,
+    folder: PathBuf,
+}
+
+/// Finds the library.
+pub async fn find(environment: &Environment) -> Result<Library> {
+    if let Some(python) = environment.get(VARIABLE).filter(|python| !python.is_empty()) {
+        return Ok(Library::Here(python.into()));
     }
-    let folder = folder().ok_or_else(|| {
-        Failure::message("There is no home directory for LiveKit's library. Set XDG_DATA_HOME, or use --page.")
+    let folder = folder(environment).ok_or_else(|| {
+        Error::sentence("There is no home directory for LiveKit's library. Set XDG_DATA_HOME, or use --page.")
     })?;
     let python = folder.join("bin/python");
     if folder.join(DONE).exists() && python.exists() {
-        return Ok(Some(python.into()));
+        return Ok(Library::Here(python.into()));
     }
-    let system = system_python().await?;
-    let question = format!(
-        "To talk here, LiveKit's library for Python ({SIZE}, from PyPI, in {}) has to be installed. Install it",
-        folder.display()
-    );
-    if !is_agreed && !confirm::change(&question)? {
-        return Ok(None);
+    Ok(Library::Missing(Missing { system: system_python().await?, folder }))
+}
+
+impl Missing {
+    /// What is asked before it is installed.
+    pub fn question(&self) -> String {
+        format!(
+            "To talk here, LiveKit's library for Python ({SIZE}, from PyPI, in {}) has to be installed. Install it",
+            self.folder.display()
+        )
     }
-    install(&system, &folder).await?;
-    Ok(Some(python.into()))
+
+    /// Installs it. Returns the Python that has it.
+    pub async fn install(&self) -> Result<OsString> {
+        install(&self.system, &self.folder).await?;
+        Ok(self.folder.join("bin/python").into())
+    }
 }
 
 /// `$XDG_DATA_HOME/ensemble/talk-VERSION`, or `~/.local/share/…`; on macOS below `~/Library/Application Support`.
-fn folder() -> Option<PathBuf> {
-    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+fn folder(environment: &Environment) -> Option<PathBuf> {
+    let absolute = |name: &str| environment.get(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = match absolute("XDG_DATA_HOME") {
         Some(data) => data,
         None if cfg!(target_os = "macos") => absolute("HOME")?.join("Library/Application Support"),
@@ -57,7 +77,7 @@ fn folder() -> Option<PathBuf> {
 }
 
 /// Of LiveKit's library: another one gets another environment.
-fn version() -> &'static str {
+pub fn version() -> &'static str {
     let line = REQUIREMENTS.lines().find_map(|line| line.strip_prefix("livekit=="));
     line.and_then(|line| line.split_whitespace().next()).unwrap_or("unknown")
 }
@@ -70,7 +90,7 @@ async fn system_python() -> Result<OsString> {
         } else {
             "on Debian and Ubuntu `apt install python3 python3-venv`, on Fedora `dnf install python3`"
         };
-        Failure::message(format!("{what} Install it ({how}), or talk in the browser: `ensemble talk --page`."))
+        Error::sentence(format!("{what} Install it ({how}), or talk in the browser: `ensemble talk --page`."))
     };
     let asked = |code: &'static str| async move { run(Command::new("python3").args(["-I", "-c", code])).await };
     let version = asked("import sys; print(*sys.version_info[:2])").await;
@@ -90,8 +110,7 @@ async fn system_python() -> Result<OsString> {
 
 /// Makes the environment. What is left of an earlier try goes first.
 async fn install(system: &OsString, folder: &Path) -> Result<()> {
-    let cannot = |error: std::io::Error| Failure::message(format!("{} cannot be written: {error}.", folder.display()));
-    print::note(format!("Installing LiveKit's library {} …", version()));
+    let cannot = |error: std::io::Error| Error::sentence(format!("{} cannot be written: {error}.", folder.display()));
     if folder.exists() {
         std::fs::remove_dir_all(folder).map_err(cannot)?;
     }
@@ -124,8 +143,8 @@ fn succeeded(what: &str, output: std::io::Result<Output>) -> Result<()> {
         }
         Err(error) => error.to_string(),
     };
-    Err(Failure::message(format!(
+    Err(Error::sentence(format!(
         "{what} could not be installed: {}. `ensemble talk --page` leads to the page, where one talks in the browser.",
-        print::short(&said, 300)
+        short(&said, 300)
     )))
 }
