@@ -2,6 +2,7 @@
 //!
 //! It starts programs, prints nothing, and reads no environment of its own: the caller passes the variables.
 
+pub mod browser;
 pub mod hosting;
 pub mod listener;
 pub mod livekit;

@@ -4,13 +4,12 @@
 mod offer;
 
 use std::io::IsTerminal;
-use std::os::unix::process::CommandExt;
 use std::pin::pin;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use clap::Args;
 use ensemble_account::Account;
+use ensemble_computer::browser::{browse, hand_over};
 use ensemble_computer::listener::{self, Listener};
 
 use super::DONE;
@@ -75,7 +74,7 @@ pub(crate) async fn open_browser(
         if me.client.is_on_loopback() {
             check_listeners(me)?;
         }
-        let file = offer::hand_over(context, code, None)?;
+        let file = hand_over(&context.home, code, None)?;
         print::note(format!(
             "Opened in your browser. If it shows your sessions, it is in your account already: press {}. If it shows nothing, type \
              `ensemble link` and paste the address that it shows into the browser.",
@@ -145,12 +144,4 @@ pub(crate) fn is_for_a_person() -> bool {
 
 pub(crate) fn has_display() -> bool {
     cfg!(target_os = "macos") || ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some())
-}
-
-/// Starts the browser, which may stay as long as its windows are open, and does not end with a Ctrl-C here.
-fn browse(address: &str) -> std::io::Result<()> {
-    let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
-    let mut command = Command::new(program);
-    command.arg(address).process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.spawn().map(drop)
 }
