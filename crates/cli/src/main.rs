@@ -22,8 +22,6 @@ mod following;
 mod foot;
 mod global;
 mod home;
-#[cfg_attr(not(feature = "up"), expect(dead_code, reason = "`up` uses it"))]
-mod keys;
 mod last_lines;
 mod live;
 mod machines;

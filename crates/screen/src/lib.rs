@@ -1,7 +1,8 @@
 //! The terminal screen of a live agent session: draws the transcript, and turns keys into what the person wants.
 //!
 //! It has no network and knows nothing of the server. The caller feeds a [`ensemble_protocol::transcript::view::View`], draws after
-//! each change and each event, and carries out each [`Action`]. [`lines`] is what commands print without a screen.
+//! each change and each event, and carries out each [`Action`]. [`lines`] is what commands print without a screen, and [`Keys`] is what a
+//! person presses meanwhile.
 
 mod about;
 mod action;
@@ -18,6 +19,7 @@ pub mod lines;
 mod markdown;
 mod paint;
 mod plan;
+mod pressed;
 mod printed;
 mod rule;
 mod screen;
@@ -35,6 +37,7 @@ pub use about::{About, Connection, Level, Look, Me, below};
 pub use action::Action;
 pub use calling::Call;
 pub use crossterm::event::{Event, EventStream};
+pub use pressed::Keys;
 pub use printed::Printed;
 pub use screen::Screen;
 pub use talk::{Held, Talk, TalkAction, Talking, Words};

@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use ensemble_account::Account;
 use ensemble_account::devices::LinkCode;
 use ensemble_account::devices::link::{Linking, NewDevice};
+use ensemble_screen::Keys;
 use ensemble_types::devices::{DeviceKind, Role};
 use qrcode::render::unicode::Dense1x2;
 use qrcode::{EcLevel, QrCode};
@@ -16,8 +17,7 @@ use qrcode::{EcLevel, QrCode};
 use super::DONE;
 use crate::context::{Context, interrupted};
 use crate::failure::{Failure, Result, is_loopback};
-use crate::keys::Keys;
-use crate::print;
+use crate::{foot, print};
 
 /// How often the digits may be typed.
 const TRIES: usize = 3;
@@ -45,7 +45,7 @@ impl Link {
 
     pub(crate) async fn run(self, context: &Context) -> Result {
         let me = context.me().await?;
-        let (keys, origin) = (Keys::here(), me.client.origin());
+        let (keys, origin) = (Keys::here(foot::redraw), me.client.origin());
         let digits = Digits::of(keys.as_ref());
         let shown = |code: &_| {
             if is_loopback(origin) {
@@ -208,7 +208,7 @@ impl<'a> Digits<'a> {
             }
             print::ask("Type the six digits that the new device shows:")?;
             let typed = match self {
-                Self::Keys(keys) => Some(keys.line().await.ok_or_else(was_left)?),
+                Self::Keys(keys) => Some(keys.line(print::error).await.ok_or_else(was_left)?),
                 _ => typed_line().await?,
             };
             let Some(typed) = typed else { return Ok(false) };

@@ -11,13 +11,13 @@ use clap::Args;
 use ensemble_account::Account;
 use ensemble_computer::browser::{browse, hand_over};
 use ensemble_computer::listener::{self, Listener};
+use ensemble_screen::Keys;
 
 use super::DONE;
 use super::link::{Digits, Link, was_left};
 use crate::context::{Context, anonymous, interrupted};
 use crate::failure::{Failure, Result};
-use crate::keys::Keys;
-use crate::print;
+use crate::{foot, print};
 use offer::Offer;
 
 /// Within this time after a browser was added, another one that asks with its code is reported.
@@ -52,7 +52,7 @@ impl Open {
             print::note(NO_BROWSER);
             return Ok(DONE);
         }
-        let (me, keys) = (context.me().await?, Keys::here());
+        let (me, keys) = (context.me().await?, Keys::here(foot::redraw));
         open_browser(context, &me, Digits::of(keys.as_ref()), interrupted()?).await
     }
 }

@@ -6,14 +6,14 @@ use std::pin::pin;
 use clap::Args;
 use ensemble_account::Account;
 use ensemble_computer::{PROXY_PORT, program, reach, tailscale};
+use ensemble_screen::Keys;
 
 use super::DONE;
 use super::link::{Digits, Link, show};
 use crate::context::{Context, interrupted, once};
 use crate::environment::environment;
 use crate::failure::{Failure, Result};
-use crate::keys::Keys;
-use crate::print;
+use crate::{foot, print};
 
 /// Brings the page to a phone: says how to reach this server by https, checks the address, and shows a code that the phone scans to
 /// become a device of your account.
@@ -29,7 +29,7 @@ pub(crate) struct Phone {
 
 impl Phone {
     pub(crate) async fn run(self, context: &Context) -> Result {
-        let (me, keys) = (context.me().await?, Keys::here());
+        let (me, keys) = (context.me().await?, Keys::here(foot::redraw));
         self.shown(context, &me, Digits::of(keys.as_ref()), interrupted()?).await
     }
 

@@ -2,10 +2,10 @@
 
 pub(crate) mod host;
 pub(crate) mod show;
-pub(crate) mod text;
 
 use ensemble_account::Account;
 use ensemble_account::live::Live;
+pub(crate) use ensemble_screen::lines::text;
 use ensemble_types::ids::SessionId;
 use ensemble_types::sessions::Session;
 

@@ -8,6 +8,7 @@ mod styled;
 mod table;
 #[cfg(test)]
 mod tests;
+pub mod text;
 pub mod when;
 
 use ensemble_types::ids::MachineId;

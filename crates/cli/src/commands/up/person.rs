@@ -1,6 +1,7 @@
 //! The person at the terminal of `ensemble up`, who presses keys while everything runs.
 
 use ensemble_account::Account;
+use ensemble_screen::Keys;
 use ensemble_types::devices::DeviceKind;
 
 use super::signals::Signals;
@@ -8,7 +9,6 @@ use crate::commands::link::Digits;
 use crate::commands::open::{NO_BROWSER, is_for_a_person, is_of_here, open_browser, show};
 use crate::commands::phone::Phone;
 use crate::context::Context;
-use crate::keys::Keys;
 use crate::{foot, print};
 
 const FOOT: &str = "p phone · b browser · q quit";
@@ -27,7 +27,7 @@ impl Person {
     /// Without a browser in the account, the one of this computer opens by itself, unless it must not.
     pub(super) async fn here(me: Account, no_open: bool) -> Self {
         let opens = !no_open && is_for_a_person() && has_no_browser(&me).await;
-        Self { me, keys: Keys::here(), opens }
+        Self { me, keys: Keys::here(foot::redraw), opens }
     }
 
     pub(super) fn has_keys(&self) -> bool {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags, open};
-use rustix::process::getpgrp;
+use rustix::process::{Signal, getpgrp};
 use rustix::termios::{
     LocalModes, OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcgetpgrp, tcsetattr, ttyname,
 };
@@ -17,8 +17,6 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::{foot, print};
-
 /// The longest line that is typed.
 const LONGEST: usize = 64;
 /// How often a program in the background looks whether it has the terminal again.
@@ -26,7 +24,7 @@ const LOOKS_EVERY: Duration = Duration::from_secs(1);
 const ESCAPE: u8 = 0x1b;
 
 /// The terminal, whose keys are read one by one. Ctrl-C stays a signal. It is given back when this is dropped.
-pub(crate) struct Keys {
+pub struct Keys {
     /// Opened again, because whether a read waits is a setting of the opening, which other programs share.
     input: Receiver,
     before: Termios,
@@ -39,7 +37,8 @@ pub(crate) struct Keys {
 
 impl Keys {
     /// `None`: no person is at a terminal, or it belongs to another program.
-    pub(crate) fn here() -> Option<Self> {
+    /// `redraw` is called when the program continues, where a shell has written over what it shows.
+    pub fn here(redraw: fn()) -> Option<Self> {
         let stdin = io::stdin();
         if !(stdin.is_terminal() && io::stderr().is_terminal() && has_terminal()) {
             return None;
@@ -50,7 +49,7 @@ impl Keys {
         let path = ttyname(&stdin, Vec::new()).ok()?;
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let input = Receiver::from_file_unchecked(File::from(open(path, flags, Mode::empty()).ok()?)).ok()?;
-        let mut continued = signal(SignalKind::from_raw(nix::sys::signal::Signal::SIGCONT as i32)).ok()?;
+        let mut continued = signal(SignalKind::from_raw(Signal::CONT.as_raw())).ok()?;
         tcsetattr(&stdin, OptionalActions::Now, &single).ok()?;
         let continues = Arc::new(Notify::new());
         let (noted, again_single) = (continues.clone(), single.clone());
@@ -58,7 +57,7 @@ impl Keys {
             while continued.recv().await.is_some() {
                 if has_terminal() {
                     set(&again_single);
-                    foot::redraw();
+                    redraw();
                     noted.notify_one();
                 }
             }
@@ -90,14 +89,14 @@ impl Keys {
     }
 
     /// Forgets what was typed for something else.
-    pub(crate) fn forget(&self) {
+    pub fn forget(&self) {
         if has_terminal() {
             let _gone = tcflush(&self.input, QueueSelector::IFlush);
         }
     }
 
     /// The next of these keys that is pressed.
-    pub(crate) async fn pressed_of(&self, keys: &[u8]) -> u8 {
+    pub async fn pressed_of(&self, keys: &[u8]) -> u8 {
         loop {
             // More at once was pasted, or is an arrow.
             if let [key] = self.typed().await[..]
@@ -109,16 +108,16 @@ impl Keys {
     }
 
     /// Waits until a person presses what leaves.
-    pub(crate) async fn left(&self) {
+    pub async fn left(&self) {
         self.pressed_of(&[b'q', ESCAPE]).await;
     }
 
-    /// A line that is typed. `None`: it was left with the escape key.
-    pub(crate) async fn line(&self) -> Option<String> {
+    /// A line that is typed. `None`: it was left with the escape key. `echo` shows what is typed.
+    pub async fn line(&self, echo: fn(&[u8])) -> Option<String> {
         let mut line = Line::default();
         loop {
             let ended = line.take(&self.typed().await);
-            print::error(take(&mut line.shown).as_bytes());
+            echo(take(&mut line.shown).as_bytes());
             if let Some(ended) = ended {
                 return ended;
             }

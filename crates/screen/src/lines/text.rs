@@ -5,14 +5,14 @@ use ensemble_protocol::transcript::plain::{self, indented, produced, question_of
 use ensemble_protocol::transcript::view::{Asks, Author, Card, Item, Shown, Taken};
 use ensemble_protocol::transcript::visible;
 use ensemble_protocol::transcript::words::{Outcome, TurnState};
-use ensemble_screen::control;
 use ensemble_types::ids::UserId;
 
-use crate::when;
+use super::when;
+use crate::words::control;
 
 /// An item as a paragraph. `None`: it says nothing that a reader of a log misses. While more may come, what is not taken yet is not
 /// said.
-pub(crate) fn item(item: &Item, is_last_word: bool, name: impl Fn(UserId) -> String) -> Option<String> {
+pub fn item(item: &Item, is_last_word: bool, name: impl Fn(UserId) -> String) -> Option<String> {
     let state = |taken: &Taken| match taken {
         Taken::NotYet if !is_last_word => String::new(),
         taken => state(taken),
@@ -75,7 +75,7 @@ fn tool(call: &ToolCall) -> String {
 }
 
 /// A request with its options, as a person needs it to answer.
-pub(crate) fn card(card: &Card) -> String {
+pub fn card(card: &Card) -> String {
     let (mut text, is_question) = (question_of(card), matches!(card.asks, Asks::Question(_)));
     text.push('\n');
     text.push_str(&match &card.resolved {
