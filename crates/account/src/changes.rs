@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use ensemble_types::changes::ChangesWaitFor;
 use ensemble_types::ids::TaskId;
 use ensemble_types::runs::{ChangesState, Run, Task, TaskChanges};
 use ensemble_types::signatures::{ChangesOrder, digest};
@@ -120,7 +119,7 @@ impl Account {
                 Wish::Discard => self.client.discard_changes(run.id, task.id, &signed, ONE_WAIT).await?,
             };
             let changes = answer.changes.ok_or(Error::ChangesNotKnown)?;
-            if !changes.state.is_ordered() || is_away(&changes) || begun.elapsed() > LONGEST_WAIT {
+            if !changes.state.is_ordered() || changes.is_away() || begun.elapsed() > LONGEST_WAIT {
                 return Ok(changes);
             }
         }
@@ -157,49 +156,6 @@ pub fn refusal(changes: &TaskChanges, before: Option<&Option<Shown>>, wish: Wish
         None if is_program && changes.file_count > 0 => Some(NotSeen::Nothing),
         _ => None,
     }
-}
-
-/// Whether a worktree can hold work: files that changed, or what the machine had to say about it.
-pub fn has_something(changes: &TaskChanges) -> bool {
-    changes.file_count > 0 || changes.unknown || !changes.notes.is_empty()
-}
-
-/// The tasks that began with what this task changed, and have it in their worktrees.
-fn continued_by<'r>(run: &'r Run, task: &'r Task) -> impl Iterator<Item = &'r Task> {
-    let key = task.task_key.as_deref();
-    // A stale one began with what the task had changed before it continued.
-    let has_it = |other: &&Task| !other.stale && other.changes.as_ref().is_some_and(|changes| changes.file_count > 0);
-    let others = run.tasks.iter().flatten().filter(has_it);
-    others.filter(move |other| key.is_some() && other.base.as_deref() == key && other.depends_on.contains(&task.id))
-}
-
-/// Whether what this task changed is in the worktree of another one that began with it.
-pub fn is_continued(run: &Run, task: &Task) -> bool {
-    continued_by(run, task).next().is_some()
-}
-
-/// Whether what this task changed was applied with what another one made of it.
-pub fn was_applied_with(run: &Run, task: &Task) -> bool {
-    continued_by(run, task)
-        .any(|other| other.changes.as_ref().is_some_and(|changes| changes.was_applied) || was_applied_with(run, other))
-}
-
-/// The tasks whose changes are in the worktree of this one, because it began with them: the nearest first.
-pub fn began_with<'r>(run: &'r Run, task: &Task) -> Vec<&'r Task> {
-    let (mut found, mut base) = (Vec::new(), task.base.as_deref());
-    // A task begins with one that it depends on, so this ends.
-    while let Some(earlier) =
-        base.and_then(|key| run.tasks.iter().flatten().find(|other| other.task_key.as_deref() == Some(key)))
-    {
-        found.push(earlier);
-        base = earlier.base.as_deref();
-    }
-    found
-}
-
-/// Whether an open order waits for a machine that is away.
-pub fn is_away(changes: &TaskChanges) -> bool {
-    changes.waiting_for == Some(ChangesWaitFor::Machine)
 }
 
 #[cfg(test)]

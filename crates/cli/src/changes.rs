@@ -1,14 +1,15 @@
-//! What tasks changed, for people: summaries, and what to type next.
+//! What tasks changed: printed, and what commands share that do something with it.
 
 mod orders;
 
 use std::path::Path;
 use std::process::ExitCode;
 
-use ensemble_account::changes::{has_something, is_away, was_applied_with};
 use ensemble_plan::Draft;
-use ensemble_screen::lines::{Styled, Tone};
-use ensemble_types::changes::{ChangedFile, FileChange};
+use ensemble_screen::lines::changes::{
+    self as lines, SHOWN_FILES, counted, headline, hidden, next_steps, worth_saying,
+};
+pub(crate) use ensemble_screen::lines::changes::{files_word, why_failed, with_files};
 use ensemble_types::ids::MachineId;
 use ensemble_types::runs::{ChangesState, Isolation, Run, Task, TaskChanges};
 
@@ -23,14 +24,11 @@ use crate::print;
 use crate::watching::WAITS_FOR_MACHINE;
 use crate::when;
 
-/// Files of a task that a summary names.
-const SHOWN_FILES: usize = 12;
-
 /// The summary after a run: the files of each task with their counts, and what to type next. `is_shown`: the whole diff was printed before.
 pub(crate) fn report(context: &Context, run: &Run, is_shown: bool) -> Result<()> {
     let tasks = run.tasks.as_deref().unwrap_or_default();
     for (number, task, changes) in worth_saying(tasks) {
-        print::line(format!("\n{}", headline(run, task, number, changes)))?;
+        print::line(format!("\n{}", headline(run, (number, task), changes, &print::home())))?;
         show_files(context, task, changes, SHOWN_FILES)?;
         notes(changes)?;
     }
@@ -38,131 +36,20 @@ pub(crate) fn report(context: &Context, run: &Run, is_shown: bool) -> Result<()>
     if steps.is_empty() { Ok(()) } else { print::line(steps.join("\n")) }
 }
 
-/// The tasks that changed files, with their positions.
-pub(crate) fn with_files(tasks: &[Task]) -> impl Iterator<Item = (usize, &Task, &TaskChanges)> {
-    worth_saying(tasks).filter(|(_, _, changes)| changes.file_count > 0)
-}
-
-/// The tasks that changed something, as far as is known, with their positions.
-fn worth_saying(tasks: &[Task]) -> impl Iterator<Item = (usize, &Task, &TaskChanges)> {
-    let with_changes =
-        tasks.iter().enumerate().filter_map(|(number, task)| Some((number, task, task.changes.as_ref()?)));
-    with_changes.filter(|(_, _, changes)| has_something(changes))
-}
-
-/// Why the machine could not carry out an order.
-pub(crate) fn why_failed(changes: &TaskChanges) -> String {
-    changes.failure.as_deref().map_or_else(|| "The log of its runner says why".to_owned(), print::inline)
-}
-
-/// What the machine had to say about the changes, one sentence on a line.
+/// What the machine had to say about the changes.
 pub(crate) fn notes(changes: &TaskChanges) -> Result<()> {
-    changes.notes.iter().try_for_each(|note| print::line(format!("  ! {}", print::inline(note))))
+    print::lines(lines::notes(changes))
 }
 
-/// `fix: changed 3 files, +10 −2, kept in a worktree`
-fn headline(run: &Run, task: &Task, number: usize, changes: &TaskChanges) -> String {
-    let place = match changes.state {
-        ChangesState::Kept if was_applied_with(run, task) => ", applied with the task that continued them".to_owned(),
-        ChangesState::None => {
-            task.working_directory.as_deref().map_or(String::new(), |path| format!(", in {}", print::below_home(path)))
-        }
-        ChangesState::Kept => ", kept in a worktree".to_owned(),
-        ChangesState::Applying => ", being applied".to_owned(),
-        ChangesState::Applied => ", applied".to_owned(),
-        ChangesState::Conflicted => ", kept in a worktree: they could not be applied".to_owned(),
-        ChangesState::Discarding => ", being discarded".to_owned(),
-        ChangesState::Discarded if changes.was_applied => ", applied; the worktree is removed".to_owned(),
-        ChangesState::Discarded => ", discarded".to_owned(),
-        ChangesState::Lost => ", lost with their machine".to_owned(),
-    };
-    if changes.unknown {
-        return format!("{}: it is not known what it changed{place}", task.called(number));
-    }
-    format!("{}: changed {}{place}", task.called(number), counted(changes))
-}
-
-/// `3 files, +10 −2`
-fn counted(changes: &TaskChanges) -> String {
-    format!("{}, {}", files_word(changes.file_count), counts(Some(changes.added), Some(changes.removed)))
-}
-
-pub(crate) fn files_word(count: u32) -> String {
-    if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
-}
-
-/// The first files with their counts, one on a line.
+/// The first files with their counts.
 pub(crate) fn files(changes: &TaskChanges) -> Result<()> {
-    print_files(changes, SHOWN_FILES)
+    lines::files(changes, SHOWN_FILES).iter().try_for_each(print::styled)
 }
 
 /// Prints at most `most` files of a task. An order about it can name the list only when all of it was printed.
 pub(crate) fn show_files(context: &Context, task: &Task, changes: &TaskChanges, most: usize) -> Result<()> {
-    print_files(changes, most)?;
+    lines::files(changes, most).iter().try_for_each(print::styled)?;
     if hidden(changes, most) == 0 { Ok(context.home.saw_list(task, now())?) } else { Ok(()) }
-}
-
-fn print_files(changes: &TaskChanges, most: usize) -> Result<()> {
-    for file in changes.files.iter().take(most) {
-        print::styled(&line(file))?;
-    }
-    match hidden(changes, most) {
-        0 => Ok(()),
-        hidden => print::line(format!("  … {hidden} more")),
-    }
-}
-
-/// How many of the files that changed are not printed.
-fn hidden(changes: &TaskChanges, most: usize) -> usize {
-    usize::try_from(changes.file_count).unwrap_or(usize::MAX).saturating_sub(changes.files.len().min(most))
-}
-
-fn line(file: &ChangedFile) -> Styled {
-    let (tone, mark) = match file.kind {
-        FileChange::Added => (Tone::Good, "A"),
-        FileChange::Modified => (Tone::Busy, "M"),
-        FileChange::Deleted => (Tone::Bad, "D"),
-    };
-    let counts = match (file.added, file.removed) {
-        (None, None) => "binary".to_owned(),
-        (added, removed) => counts(added, removed),
-    };
-    Styled::new(tone, &format!("  {mark} "))
-        .with(Tone::Plain, &print::inline(&file.path))
-        .with(Tone::Dim, &format!("  {counts}"))
-}
-
-fn counts(added: Option<u64>, removed: Option<u64>) -> String {
-    format!("+{} −{}", added.unwrap_or(0), removed.unwrap_or(0))
-}
-
-/// What to type next.
-fn next_steps(run: &Run, is_shown: bool) -> Vec<String> {
-    let tasks = run.tasks.as_deref().unwrap_or_default();
-    let mut steps = Vec::new();
-    let look = (!is_shown).then(|| format!("ensemble diff {}       shows the changes", run.reference));
-    let uncommitted = tasks.iter().filter_map(|task| task.changes.as_ref()).map(|changes| changes.uncommitted).max();
-    let is_kept = |changes: &TaskChanges| matches!(changes.state, ChangesState::Kept | ChangesState::Conflicted);
-    if worth_saying(tasks).any(|(_, task, changes)| is_kept(changes) && !was_applied_with(run, task)) {
-        if let Some(count) = uncommitted.filter(|count| *count > 0) {
-            let (files, have) = (files_word(count), if count == 1 { "has" } else { "have" });
-            steps.push(format!("{files} of yours {have} uncommitted changes. The worktree began without them."));
-        }
-        steps.push(String::new());
-        steps.extend(look);
-        steps.push(format!("ensemble apply {}      brings them into your directory", run.reference));
-        steps.push(format!("ensemble discard {}    removes them", run.reference));
-    } else if with_files(tasks).next().is_some() {
-        steps.extend(look.map(|look| format!("\n{look}")));
-    } else if tasks
-        .iter()
-        .any(|task| task.changes.as_ref().is_some_and(|changes| is_kept(changes) && changes.was_applied))
-    {
-        steps.push(format!("\nensemble apply {}      takes back what was applied", run.reference));
-    } else if tasks.iter().any(|task| task.changes.as_ref().is_some_and(is_kept)) {
-        steps.push(format!("\nNothing was changed. `ensemble discard {}` removes the worktree.", run.reference));
-    }
-    steps
 }
 
 /// Says before a run what of the files on this machine is not in a worktree.
@@ -207,7 +94,7 @@ pub(crate) fn why_open(task: &Task, changes: &TaskChanges, machines: &Machines) 
     let known = task.machine_id.as_ref().and_then(|id| machines.get(id));
     let machine = task.machine_id.as_ref().map_or("its machine".to_owned(), |id| machines.called(id));
     let does = if changes.state == ChangesState::Discarding { "removes the worktree" } else { "applies this" };
-    if !is_away(changes) {
+    if !changes.is_away() {
         return format!("{machine} has not ended yet. It {does}");
     }
     let since = known.and_then(|known| known.machine.last_active_at).map(when::clock);
@@ -217,41 +104,15 @@ pub(crate) fn why_open(task: &Task, changes: &TaskChanges, machines: &Machines) 
 
 /// The exit code of an order that did not reach its end.
 pub(crate) fn unfinished(changes: &TaskChanges, before: ExitCode) -> ExitCode {
-    if changes.state.is_ordered() && is_away(changes) && before == DONE {
+    if changes.state.is_ordered() && changes.is_away() && before == DONE {
         return ExitCode::from(WAITS_FOR_MACHINE);
     }
-    if changes.state.is_ordered() && is_away(changes) { before } else { ExitCode::FAILURE }
+    if changes.state.is_ordered() && changes.is_away() { before } else { ExitCode::FAILURE }
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use ensemble_account::changes::{began_with, is_continued};
-    use ensemble_types::text::Text;
-
-    use super::*;
-
-    pub(crate) fn changed(state: ChangesState) -> TaskChanges {
-        TaskChanges {
-            state,
-            was_applied: false,
-            waiting_for: None,
-            files: vec![ChangedFile {
-                path: Text::new("a\x1b[31m\nb").unwrap(),
-                kind: FileChange::Added,
-                added: Some(3),
-                removed: Some(0),
-            }],
-            file_count: 1,
-            added: 3,
-            removed: 0,
-            uncommitted: 2,
-            conflicted: Vec::new(),
-            unknown: false,
-            notes: Vec::new(),
-            failure: None,
-            diff_truncated: false,
-        }
-    }
+    use ensemble_types::runs::Task;
 
     /// A task that has completed in 5 s.
     pub(crate) fn task(key: &str) -> Task {
@@ -262,71 +123,5 @@ pub(crate) mod tests {
             "startedAt": "1970-01-01T00:00:10.000Z", "finishedAt": "1970-01-01T00:00:15.000Z",
         });
         serde_json::from_value(task).unwrap()
-    }
-
-    #[test]
-    fn a_summary_names_files_and_cannot_control_the_terminal() {
-        let mut one = task("fix");
-        one.changes = Some(changed(ChangesState::Kept));
-        assert_eq!(
-            headline(&run(vec![]), &one, 0, one.changes.as_ref().unwrap()),
-            "fix: changed 1 file, +3 −0, kept in a worktree"
-        );
-        let file = line(&one.changes.as_ref().unwrap().files[0]).render(None, false);
-        assert_eq!(file, "  A a\u{fffd}[31m b  +3 −0");
-    }
-
-    #[test]
-    fn a_list_was_shown_when_no_file_of_it_is_hidden() {
-        let mut changes = changed(ChangesState::Kept);
-        let one = changes.files[0].clone();
-        (changes.files, changes.file_count) = (vec![one; 20], 20);
-        assert_eq!((hidden(&changes, SHOWN_FILES), hidden(&changes, usize::MAX)), (8, 0));
-        changes.file_count = 300;
-        assert_eq!(hidden(&changes, usize::MAX), 280, "the list itself is cut");
-    }
-
-    #[test]
-    fn only_the_last_of_worktrees_that_begin_with_each_other_is_applied() {
-        let (mut first, mut second) = (task("a"), task("b"));
-        first.changes = Some(changed(ChangesState::Kept));
-        second.changes = Some(changed(ChangesState::Kept));
-        (second.base, second.depends_on) = (Some("a".to_owned()), vec![first.id]);
-        let mut run = run(vec![first, second]);
-        let tasks = run.tasks.as_deref().unwrap();
-        assert!(is_continued(&run, &tasks[0]) && !is_continued(&run, &tasks[1]));
-        assert_eq!(began_with(&run, &tasks[1])[0].id, tasks[0].id);
-        assert!(!was_applied_with(&run, &tasks[0]));
-        let steps = next_steps(&run, false).join("\n");
-        assert!(
-            steps.contains("\n\nensemble diff") && !next_steps(&run, true).join("\n").contains("ensemble diff"),
-            "{steps}"
-        );
-        assert!(
-            steps.contains("ensemble apply") && steps.contains("2 files of yours have uncommitted changes"),
-            "{steps}"
-        );
-
-        run.tasks.as_mut().unwrap()[1].stale = true;
-        assert!(!is_continued(&run, &run.tasks.as_deref().unwrap()[0]), "the first one has continued since");
-        run.tasks.as_mut().unwrap()[1].stale = false;
-        let applied = run.tasks.as_mut().unwrap()[1].changes.as_mut().unwrap();
-        (applied.state, applied.was_applied) = (ChangesState::Applied, true);
-        let tasks = run.tasks.as_deref().unwrap();
-        let first = headline(&run, &tasks[0], 0, tasks[0].changes.as_ref().unwrap());
-        assert!(first.ends_with(", applied with the task that continued them"), "{first}");
-        assert!(!next_steps(&run, false).join("\n").contains("ensemble apply"));
-    }
-
-    fn run(tasks: Vec<Task>) -> Run {
-        let id = ensemble_types::ids::RunId::generate();
-        let text = serde_json::json!({
-            "id": id, "ref": ensemble_types::refs::Ref::of(&id), "title": null, "status": "completed", "cancelReason": null,
-            "maxConcurrency": 4, "spread": false, "machineId": null,
-            "summary": { "total": 2, "queued": 0, "running": 0, "completed": 2, "failed": 0, "cancelled": 0 },
-            "version": 1, "createdAt": "2026-01-01T00:00:00.000Z", "updatedAt": "2026-01-01T00:00:00.000Z",
-            "startedAt": null, "finishedAt": null, "tasks": tasks,
-        });
-        serde_json::from_value(text).unwrap()
     }
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::runs::{Run, Task};
 use crate::signatures::digest;
 use crate::text::{Blob, Text};
 
@@ -240,6 +241,53 @@ impl TaskChanges {
     pub fn has_whole_list(&self) -> bool {
         let listed = u32::try_from(self.files.len()).unwrap_or(u32::MAX);
         !self.unknown && listed == self.file_count
+    }
+
+    /// Whether a worktree can hold work: files that changed, or what the machine had to say about it.
+    pub fn has_something(&self) -> bool {
+        self.file_count > 0 || self.unknown || !self.notes.is_empty()
+    }
+
+    /// Whether an open order waits for a machine that is away.
+    pub fn is_away(&self) -> bool {
+        self.waiting_for == Some(ChangesWaitFor::Machine)
+    }
+}
+
+impl Run {
+    /// The tasks that began with what this task changed, and have it in their worktrees.
+    fn continued_by<'r>(&'r self, task: &'r Task) -> impl Iterator<Item = &'r Task> {
+        let key = task.task_key.as_deref();
+        // A stale one began with what the task had changed before it continued.
+        let has_it =
+            |other: &&Task| !other.stale && other.changes.as_ref().is_some_and(|changes| changes.file_count > 0);
+        let others = self.tasks.iter().flatten().filter(has_it);
+        others.filter(move |other| key.is_some() && other.base.as_deref() == key && other.depends_on.contains(&task.id))
+    }
+
+    /// Whether what this task changed is in the worktree of another one that began with it.
+    pub fn is_continued(&self, task: &Task) -> bool {
+        self.continued_by(task).next().is_some()
+    }
+
+    /// Whether what this task changed was applied with what another one made of it.
+    pub fn was_applied_with(&self, task: &Task) -> bool {
+        self.continued_by(task).any(|other| {
+            other.changes.as_ref().is_some_and(|changes| changes.was_applied) || self.was_applied_with(other)
+        })
+    }
+
+    /// The tasks whose changes are in the worktree of this one, because it began with them: the nearest first.
+    pub fn began_with(&self, task: &Task) -> Vec<&Task> {
+        let (mut found, mut base) = (Vec::new(), task.base.as_deref());
+        // A task begins with one that it depends on, so this ends.
+        while let Some(earlier) =
+            base.and_then(|key| self.tasks.iter().flatten().find(|other| other.task_key.as_deref() == Some(key)))
+        {
+            found.push(earlier);
+            base = earlier.base.as_deref();
+        }
+        found
     }
 }
 

@@ -1,7 +1,7 @@
 //! `ensemble apply`: brings what tasks changed in their worktrees into the directory.
 
 use clap::Args;
-use ensemble_account::changes::{Wish, began_with, has_something, is_continued};
+use ensemble_account::changes::Wish;
 use ensemble_types::runs::{ChangesState, Run, Task, TaskChanges};
 
 use super::DONE;
@@ -35,8 +35,8 @@ impl Apply {
         let machines = Machines::if_available(&me).await;
         let tasks = chosen(&run, self.task.as_deref(), |task, state| {
             matches!(state, ChangesState::Kept | ChangesState::Conflicted | ChangesState::Applying)
-                && task.changes.as_ref().is_some_and(|changes| has_something(changes) || changes.was_applied)
-                && !is_continued(&run, task)
+                && task.changes.as_ref().is_some_and(|changes| changes.has_something() || changes.was_applied)
+                && !run.is_continued(task)
         })?;
         if tasks.is_empty() {
             return Err(nothing(&run));
@@ -67,7 +67,7 @@ impl Apply {
                     ))?;
                     changes::files(&changes)?;
                     changes::notes(&changes)?;
-                    for earlier in began_with(&run, task) {
+                    for earlier in run.began_with(task) {
                         let Some(of) = earlier.changes.as_ref().filter(|of| of.file_count > 0) else { continue };
                         let key = earlier.task_key.as_deref().unwrap_or_default();
                         print::line(format!("  with what it began with, {key}: {}", files_word(of.file_count)))?;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use ensemble_account::Account;
-use ensemble_account::changes::{Wish, has_something, was_applied_with};
+use ensemble_account::changes::Wish;
 use ensemble_types::runs::{ChangesState, Run, Task, TaskChanges};
 use futures_util::{StreamExt, TryStreamExt, stream};
 
@@ -147,9 +147,9 @@ fn with_worktrees<'r>(run: &'r Run, named: Option<&str>) -> Result<Vec<(usize, &
 
 /// Whether the task changed something that was not applied.
 fn is_lost(run: &Run, task: &Task) -> bool {
-    let changes = task.changes.as_ref().filter(|changes| has_something(changes));
+    let changes = task.changes.as_ref().filter(|changes| changes.has_something());
     let is_open = |changes: &TaskChanges| matches!(changes.state, ChangesState::Kept | ChangesState::Conflicted);
-    changes.is_some_and(is_open) && !was_applied_with(run, task)
+    changes.is_some_and(is_open) && !run.was_applied_with(task)
 }
 
 /// Those that changed something that was not applied, by their names.

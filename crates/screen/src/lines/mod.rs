@@ -1,5 +1,6 @@
 //! What commands print without a screen: coloured lines, tables that fit the terminal, times and costs, and how a run fares.
 
+pub mod changes;
 pub mod cost;
 pub mod denials;
 mod output;
