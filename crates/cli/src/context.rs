@@ -6,6 +6,7 @@ use ensemble_account::settings::{KnownAccount, LinkedMachine};
 use ensemble_account::{Account, Begun, Error, Wanted};
 use ensemble_client::{Client, Clock, Retry};
 use ensemble_types::time::Timestamp;
+use futures_util::future::select_all;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::{Failure, Result, begin, is_loopback};
@@ -218,10 +219,23 @@ pub(crate) fn interrupts() -> Result<Signal> {
 
 /// Waits for Ctrl-C, also for one that comes before it is asked.
 pub(crate) fn interrupted() -> Result<impl Future<Output = ()>> {
-    let mut interrupt = interrupts()?;
-    Ok(async move {
-        interrupt.recv().await;
-    })
+    signalled(&[SignalKind::interrupt()])
+}
+
+/// Waits for the first of these signals, also for one that comes before it is asked.
+pub(crate) fn signalled(kinds: &[SignalKind]) -> Result<impl Future<Output = ()> + use<>> {
+    let mut signals = listened(kinds)?;
+    Ok(async move { first_of(&mut signals).await })
+}
+
+/// Receives these signals from now on.
+pub(crate) fn listened(kinds: &[SignalKind]) -> Result<Vec<Signal>> {
+    let signals: std::io::Result<_> = kinds.iter().map(|kind| signal(*kind)).collect();
+    signals.map_err(|error| Failure::message(format!("Cannot listen for signals: {error}.")))
+}
+
+pub(crate) async fn first_of(signals: &mut [Signal]) {
+    select_all(signals.iter_mut().map(|signal| Box::pin(signal.recv()))).await;
 }
 
 /// Receives the hang-up of a terminal that is closed from now on. `None`: this process was started to outlive its terminal (`nohup`).

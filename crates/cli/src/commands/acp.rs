@@ -14,7 +14,7 @@ use ensemble_types::ids::SessionId;
 use ensemble_types::problem::Code;
 use ensemble_types::runs::Provider;
 use ensemble_types::sessions::Session;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::SignalKind;
 
 use super::DONE;
 use super::agent::Choice;
@@ -22,7 +22,7 @@ use super::login::Login;
 use super::session::Start as StartThere;
 use crate::agreed::{self, Where, Work};
 use crate::complete;
-use crate::context::Context;
+use crate::context::{Context, signalled};
 use crate::failure::{Failure, Result};
 use crate::live::host;
 use crate::print;
@@ -68,23 +68,10 @@ impl Acp {
         let Self { session, machine, dir: directory, provider, model, mode, yes, .. } = self;
         let which = Which { session, is_elsewhere: machine.is_some(), directory };
         let here = Here { context, machine, provider, model, mode, yes };
-        let ended = signalled()?;
+        let ended = signalled(&[SignalKind::terminate(), SignalKind::interrupt()])?;
         ensemble_acp::run(&here, &which, (tokio::io::stdin(), tokio::io::stdout()), ended).await?;
         Ok(DONE)
     }
-}
-
-/// Until a signal ends this program. It is received from now on.
-fn signalled() -> Result<impl Future<Output = ()>> {
-    let unusable = |error: std::io::Error| Failure::message(format!("Cannot listen for signals: {error}."));
-    let mut terminate = signal(SignalKind::terminate()).map_err(unusable)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(unusable)?;
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    })
 }
 
 /// This computer, and what new sessions of the editor are like.

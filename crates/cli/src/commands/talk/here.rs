@@ -10,11 +10,11 @@ use ensemble_screen::Look;
 use ensemble_talk::{Around, Lines, Options, Said, Shown};
 use ensemble_types::ids::SessionId;
 use serde_json::json;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::SignalKind;
 
 use super::program;
 use crate::confirm;
-use crate::context::{Context, interrupts};
+use crate::context::{Context, signalled};
 use crate::environment::environment;
 use crate::failure::{Failure, Result};
 use crate::live::{self, text};
@@ -52,7 +52,7 @@ pub(super) async fn talk(
             return Ok(false);
         }
     }
-    let signalled = signalled()?;
+    let signalled = signalled(&[SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()])?;
     let mut live = live::open(context, me, id).await?;
     let after = live.load().await?;
     live.learn_names().await;
@@ -68,21 +68,6 @@ pub(super) async fn talk(
         print::note("The words are kept in the session, as a message of yours.");
     }
     ended.why.map_or(Ok(true), |error| Err(error.into()))
-}
-
-/// Until something ends this program from outside. It is received from now on.
-fn signalled() -> Result<impl Future<Output = ()>> {
-    let unusable = |error| Failure::message(format!("Cannot listen for signals: {error}."));
-    let mut interrupt = interrupts()?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(unusable)?;
-    let mut hang_up = signal(SignalKind::hangup()).map_err(unusable)?;
-    Ok(async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            _ = hang_up.recv() => {}
-        }
-    })
 }
 
 /// What happens, as lines.

@@ -1,38 +1,20 @@
 //! What ends `ensemble up`.
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind};
 
-use crate::context::hang_ups;
-use crate::failure::{Failure, Result};
+use crate::context::{first_of, hang_ups, listened};
+use crate::failure::Result;
 
-pub(super) struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-    hang_up: Option<Signal>,
-}
+pub(super) struct Signals(Vec<Signal>);
 
 impl Signals {
     pub(super) fn listen() -> Result<Self> {
-        let listen =
-            |kind| signal(kind).map_err(|error| Failure::message(format!("Cannot listen for signals: {error}.")));
-        Ok(Self {
-            interrupt: listen(SignalKind::interrupt())?,
-            terminate: listen(SignalKind::terminate())?,
-            hang_up: hang_ups()?,
-        })
+        let mut signals = listened(&[SignalKind::interrupt(), SignalKind::terminate()])?;
+        signals.extend(hang_ups()?);
+        Ok(Self(signals))
     }
 
     pub(super) async fn next(&mut self) {
-        let hung_up = async {
-            match &mut self.hang_up {
-                Some(hang_up) => hang_up.recv().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-            _ = hung_up => {}
-        }
+        first_of(&mut self.0).await;
     }
 }
