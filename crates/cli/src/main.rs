@@ -28,7 +28,6 @@ mod machines;
 mod named;
 mod origin;
 mod piped;
-mod places;
 mod print;
 mod says;
 mod sealing;

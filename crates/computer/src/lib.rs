@@ -6,6 +6,7 @@ pub mod browser;
 pub mod hosting;
 pub mod listener;
 pub mod livekit;
+pub mod place;
 pub mod reach;
 pub mod service;
 pub mod tailscale;

@@ -3,22 +3,23 @@
 mod agreement;
 mod waits;
 
+use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
 use ensemble_account::Account;
 use ensemble_client::{Error, idempotency_key};
+use ensemble_computer::place;
 use ensemble_plan::{BOUNDS_OF_COST, Draft, Overrides, Step, TIMEOUTS, duration, is_cost};
 use ensemble_types::ids::MachineId;
 use ensemble_types::problem::Code;
-use ensemble_types::runs::{Permission, Provider, Run};
+use ensemble_types::runs::{Isolation, Permission, Provider, Run};
 
 use crate::changes;
 use crate::complete;
 use crate::context::{Context, now};
 use crate::failure::{Failure, Result};
 use crate::machines::{Machines, Runner, runner};
-use crate::places;
 use crate::print;
 use crate::sealing::Sealing;
 use crate::watching::{AllowDenials, Asked, named};
@@ -128,7 +129,7 @@ impl Options {
                 machines.called(elsewhere)
             ));
         }
-        places::check(&draft, machine.as_ref(), machines.this()).await?;
+        check_places(&draft, machine.as_ref(), machines.this()).await?;
         self.agree((context, me), &draft, &written, (machine.as_ref(), &machines))?;
         changes::say_uncommitted(context, &draft, machine.as_ref(), &machines).await;
         if draft.needs_provider() {
@@ -175,6 +176,17 @@ impl Options {
         }
         print::line(run.reference.to_string())
     }
+}
+
+/// Fails if a task that is pinned to this machine cannot begin in its directory. A task that waits for others is not checked,
+/// because they may make what it needs.
+async fn check_places(draft: &Draft, machine: Option<&MachineId>, this: Option<&MachineId>) -> Result<()> {
+    let is_here = |step: &&Step| this.is_some() && step.machine.as_ref().or(machine) == this;
+    for step in draft.steps.iter().filter(is_here).filter(|step| step.depends_on.is_empty()) {
+        let has_worktree = step.isolation == Some(Isolation::Worktree) && step.base.is_none();
+        place::check(Path::new(&*step.directory), has_worktree).await?;
+    }
+    Ok(())
 }
 
 /// The machine to which the run is pinned. `None`: any machine may take it.
@@ -302,8 +314,6 @@ fn model(text: &str) -> Result<String, &'static str> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::machines::tests::machines;
     use ensemble_account::tasks::{ClearTask, SessionTask};

@@ -1,33 +1,23 @@
-//! Whether tasks can begin in their directories of this machine. Found before a run is submitted, so that there is no run that
-//! cannot begin. The runner checks again.
+//! Whether a task can begin in a directory of this machine. Found before a run is submitted, so that there is no run that cannot begin. The
+//! runner checks again.
 
 use std::io::ErrorKind;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use ensemble_plan::{Draft, Step};
-use ensemble_types::ids::MachineId;
-use ensemble_types::runs::Isolation;
+use ensemble_types::line::short;
 use tokio::process::Command;
 
-use crate::failure::{Failure, Result};
-use crate::print;
+use crate::error::{Error, Result};
 
 /// How long git may take. The check is left out when it takes longer.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Fails if a task that is pinned to this machine cannot begin in its directory. A task that waits for others is not checked,
-/// because they may make what it needs.
-pub(crate) async fn check(draft: &Draft, machine: Option<&MachineId>, this: Option<&MachineId>) -> Result<()> {
-    let is_here = |step: &&Step| this.is_some() && step.machine.as_ref().or(machine) == this;
-    for step in draft.steps.iter().filter(is_here).filter(|step| step.depends_on.is_empty()) {
-        directory(Path::new(&*step.directory))?;
-        if step.isolation == Some(Isolation::Worktree) && step.base.is_none() {
-            repository(Path::new(&*step.directory)).await?;
-        }
-    }
-    Ok(())
+/// Fails if a task cannot begin in a directory of this machine. `has_worktree`: it works in one of its own.
+pub async fn check(path: &Path, has_worktree: bool) -> Result<()> {
+    directory(path)?;
+    if has_worktree { repository(path).await } else { Ok(()) }
 }
 
 fn directory(path: &Path) -> Result<()> {
@@ -40,20 +30,20 @@ fn directory(path: &Path) -> Result<()> {
         // The agent's user may be allowed more.
         Err(_) => return Ok(()),
     };
-    Err(Failure::message(format!("{wrong} Make it, or name another one: -C DIR (`workingDirectory` in a plan).")))
+    Err(Error::sentence(format!("{wrong} Make it, or name another one: -C DIR (`workingDirectory` in a plan).")))
 }
 
 async fn repository(path: &Path) -> Result<()> {
     let without = "leave out --worktree (`isolation: worktree` in a plan)";
     if let Some(Err(said)) = git(path, &["rev-parse", "--git-dir"]).await {
-        let said = print::short(&said, 200);
-        return Err(Failure::message(format!(
+        let said = short(&said, 200);
+        return Err(Error::sentence(format!(
             "A worktree needs a git repository, and {} is in none ({said}). Make one: `git init` and a first commit, or {without}.",
             path.display()
         )));
     }
     if let Some(Err(_)) = git(path, &["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]).await {
-        return Err(Failure::message(format!(
+        return Err(Error::sentence(format!(
             "A worktree begins with a commit, and the git repository of {} has none. Make one: `git add --all && git commit`, \
              or {without}.",
             path.display()
