@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ensemble_account::Account;
 use ensemble_client::OutputOf;
-use ensemble_screen::lines::AgentOutput;
+use ensemble_screen::lines::{AgentOutput, ended};
 use ensemble_types::ids::RunId;
 use ensemble_types::runs::{Run, Task, TaskStatus};
 use futures_util::{Stream, StreamExt};
@@ -14,7 +14,7 @@ use crate::context::{Context, interrupts};
 use crate::failure::Result;
 use crate::machines::Machines;
 use crate::print;
-use crate::watching::{RetryBudget, failed, interrupted};
+use crate::watching::{RetryBudget, interrupted};
 
 type Chunks = Pin<Box<dyn Stream<Item = ensemble_client::Result<Vec<u8>>> + Send>>;
 
@@ -129,7 +129,8 @@ impl<'a> Following<'a> {
             print::line("")?;
             print::markdown(result.trim_end())?;
         }
-        failed(run, task, number, run.tasks.as_deref().unwrap_or_default(), self.machines)
+        let tasks = run.tasks.as_deref().unwrap_or_default();
+        print::lines(ended::failed(run, task, number, tasks, self.machines))
     }
 
     fn waits(&self) -> bool {

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use ensemble_account::Account;
 use ensemble_client::Error;
-use ensemble_screen::lines::progress::{Place, Progress, is_asking, why_not_begun};
-use ensemble_screen::lines::{cost, denials};
+use ensemble_screen::lines::progress::{Place, Progress, is_asking};
+use ensemble_screen::lines::{denials, ended};
 use ensemble_types::ids::{RunId, TaskId};
-use ensemble_types::runs::{ChangesState, Permission, Provider, Refusal, Run, RunStatus, Task, TaskError, TaskStatus};
+use ensemble_types::runs::{ChangesState, Permission, Provider, Run, RunStatus, Task, TaskStatus};
 use futures_util::StreamExt;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::signal::unix::Signal;
@@ -19,7 +19,7 @@ use crate::context::{Context, interrupts, now};
 use crate::failure::Result;
 use crate::last_lines::LastLines;
 use crate::machines::Machines;
-use crate::{asking, changes, print, when};
+use crate::{asking, changes, print};
 
 /// The exit codes other than 0 and 1.
 pub(crate) const CANCELLED: u8 = 3;
@@ -271,7 +271,7 @@ fn conclude(context: &Context, run: &Run, machines: &Machines, asked: &[Option<P
         }
     }
     for (number, task) in tasks.iter().enumerate() {
-        failed(run, task, number, tasks, machines)?;
+        print::lines(ended::failed(run, task, number, tasks, machines))?;
     }
     end(context, run, machines, asked, false)
 }
@@ -292,19 +292,9 @@ pub(crate) fn end(
     }
     print::lines(denials::report_less(tasks, asked, machines))?;
     changes::report(context, run, is_shown)?;
-    let summary = &run.summary;
-    let counts = [(summary.completed, "completed"), (summary.failed, "failed"), (summary.cancelled, "cancelled")];
-    let counts: Vec<_> =
-        counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
-    let time = run.started_at.zip(run.finished_at).map(|(from, to)| when::duration(to.since(from)));
-    let more: Vec<_> = time.into_iter().chain(cost::sentence(&cost::total(tasks))).collect();
-    let more = if more.is_empty() { String::new() } else { format!(" {}.", more.join(", ")) };
-    print::line(format!("\nRun {} {}: {}.{more}", run.reference, run.status.as_str(), counts.join(", ")))?;
-    if run.status == RunStatus::Failed
-        && tasks.iter().any(|task| task.status == TaskStatus::Failed && !is_refused(task) && !has_lost_machine(task))
-    {
-        print::note(format!("`ensemble retry {}` retries the failed tasks.", run.reference));
-    }
+    let (summary, retry) = ended::summary(run);
+    print::line(format!("\n{summary}"))?;
+    retry.iter().for_each(print::note);
     Ok(())
 }
 
@@ -319,49 +309,5 @@ pub(crate) fn end_of(context: &Context, run: &Run, (number, task): (usize, &Task
         print::lines(denials::report(tasks, machines))?;
     }
     changes::report(context, &alone, false)?;
-    let time = task.started_at.zip(task.finished_at).map(|(from, to)| when::duration(to.since(from)));
-    let more: Vec<_> = time.into_iter().chain(cost::sentence(&cost::total(tasks))).collect();
-    let more = if more.is_empty() { String::new() } else { format!(" {}.", more.join(", ")) };
-    print::line(format!("\nRun {}, {called}: {}.{more}", run.reference, task.status.as_str()))
-}
-
-/// Whether a task is pinned to a machine that does not exist any more.
-fn has_lost_machine(task: &Task) -> bool {
-    task.error.as_ref().is_some_and(|error| error.code == "MACHINE_DELETED")
-}
-
-/// Whether a task failed because its machine could not begin it.
-fn is_refused(task: &Task) -> bool {
-    let error = task.error.as_ref().filter(|_| task.status == TaskStatus::Failed);
-    error.is_some_and(|error| task.refusals.iter().any(|refusal| says(refusal, error)))
-}
-
-fn says(refusal: &Refusal, error: &TaskError) -> bool {
-    refusal.code == error.code && refusal.message == error.message
-}
-
-/// Says why a task failed, or was not begun.
-pub(crate) fn failed(run: &Run, task: &Task, number: usize, tasks: &[Task], machines: &Machines) -> Result<()> {
-    match task.status {
-        TaskStatus::DependencyFailed => {
-            print::line(format!("\n✗ {}: not begun, because {}", task.called(number), why_not_begun(task, tasks)))
-        }
-        TaskStatus::Failed => {
-            let why =
-                task.error.as_ref().map_or_else(String::new, |error| format!("{} ({})", error.message, error.code));
-            let on = task.machine_id.as_ref().map_or(String::new(), |id| format!(" on {}", machines.called(id)));
-            let why = machines.explain(&print::short(&why, 2_000));
-            print::line(format!("\n✗ {}{on}: {why}", task.called(number)))?;
-            if is_refused(task) {
-                // No agent began, so there is no output, and the answers of the other machines are shown separately.
-                let is_new = |refusal: &Refusal| !task.error.as_ref().is_some_and(|error| says(refusal, error));
-                let refusals = task.refusals.iter().filter(|refusal| is_new(refusal)).cloned().collect();
-                return print::lines(denials::report_machines(&[Task { refusals, ..task.clone() }], machines));
-            }
-            print::lines(denials::report_machines(std::slice::from_ref(task), machines))?;
-            let which = task.task_key.clone().unwrap_or_else(|| (number + 1).to_string());
-            print::line(format!("  ensemble output {} {which}", run.reference))
-        }
-        _ => Ok(()),
-    }
+    print::line(format!("\n{}", ended::summary_of(run, task, &called)))
 }

@@ -3,6 +3,7 @@
 pub mod changes;
 pub mod cost;
 pub mod denials;
+pub mod ended;
 mod output;
 pub mod progress;
 mod styled;
