@@ -16,13 +16,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::DONE;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 
 /// Starts all services in one process, with an embedded database, and a runner for this machine. Creates your account
 /// key unless it exists, so that the other commands work at once. Ctrl-C stops everything.
 #[derive(Debug, Args)]
+#[cfg_attr(not(feature = "up"), allow(dead_code, reason = "the services read them"))]
 pub(crate) struct Up {
     /// The address to listen on (port 0: any free port)
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", value_parser = address)]
@@ -83,25 +83,6 @@ fn address(text: &str) -> Result<SocketAddr, &'static str> {
 #[cfg(not(feature = "up"))]
 impl Up {
     pub(crate) async fn run(self, _context: &Context) -> Result {
-        let _ = (
-            self.listen,
-            self.public_url,
-            self.proxy_port,
-            self.tunnel,
-            self.tls_cert,
-            self.tls_key,
-            self.tls_listen,
-            self.data,
-            self.other_data,
-            self.no_runner,
-            self.no_open,
-            self.new_account,
-            self.install,
-            self.uninstall,
-            self.yes,
-            self.runner,
-            DONE,
-        );
         Err(Failure::message(
             "This `ensemble` was built without the services. Build it with the feature `up`, or use --server.",
         ))
@@ -125,7 +106,8 @@ mod services {
     use super::running::{Running, drain, start_runner};
     use super::service::UP;
     use super::signals::Signals;
-    use super::{Context, DONE, Failure, Result, Up};
+    use super::{Context, Failure, Result, Up};
+    use crate::commands::DONE;
     use crate::commands::demo::remove_left;
     use crate::commands::install::uninstall;
     use crate::commands::runner::{Options, for_machine, log};
