@@ -19,6 +19,8 @@ pub(crate) enum Failure {
     Client(Box<Error>),
     /// A person has to agree first, and cannot be asked.
     NotAgreed(String),
+    /// What was typed cannot be meant.
+    Usage(String),
     /// Any other failure, as a sentence.
     Message(String),
     /// The reader of our output has closed it. Nothing is printed.
@@ -37,7 +39,7 @@ impl Failure {
         }
         let text = if json { self.as_json().to_string() } else { format!("error: {self}") };
         print::note(text);
-        if matches!(self, Self::NotAgreed(_)) { ExitCode::from(2) } else { ExitCode::FAILURE }
+        if matches!(self, Self::NotAgreed(_) | Self::Usage(_)) { ExitCode::from(2) } else { ExitCode::FAILURE }
     }
 
     fn as_json(&self) -> serde_json::Value {
@@ -61,7 +63,7 @@ impl fmt::Display for Failure {
         match self {
             // Much of it is what the server has said.
             Self::Client(error) => f.write_str(&clean(&client_text(error))),
-            Self::Message(sentence) | Self::NotAgreed(sentence) => f.write_str(sentence),
+            Self::Message(sentence) | Self::NotAgreed(sentence) | Self::Usage(sentence) => f.write_str(sentence),
             Self::OutputClosed => Ok(()),
         }
     }
@@ -231,6 +233,7 @@ impl From<ensemble_computer::Error> for Failure {
         match error {
             ensemble_computer::Error::Account(error) => error.into(),
             ensemble_computer::Error::Io(error) => error.into(),
+            ensemble_computer::Error::Usage(sentence) => Self::Usage(sentence),
             ensemble_computer::Error::Sentence(sentence) => Self::Message(sentence),
         }
     }

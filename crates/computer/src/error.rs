@@ -10,6 +10,9 @@ pub enum Error {
     Account(#[from] ensemble_account::Error),
     #[error(transparent)]
     Io(#[from] io::Error),
+    /// What was typed names nothing that there is, as a sentence.
+    #[error("{0}")]
+    Usage(String),
     /// Any other reason, as a sentence.
     #[error("{0}")]
     Sentence(String),

@@ -170,7 +170,8 @@ fn a_tunnel_that_cannot_be_is_refused_before_anything_is_made() {
     let refused =
         |more: &[&str]| owner.fail(&[&["up", "--listen", "127.0.0.1:0", "--no-runner", "--tunnel"], more].concat());
     assert!(refused(&["ssh", "me@host"]).contains("--public-url https://NAME"));
-    assert!(refused(&["ngrok"]).contains("A tunnel is"));
+    let unknown = owner.run(&["up", "--listen", "127.0.0.1:0", "--no-runner", "--tunnel", "nonsense"]);
+    assert!(unknown.code == 2 && unknown.err.contains("A tunnel is `tailscale`"), "{}: {}", unknown.code, unknown.err);
     assert!(refused(&["cloudflared", "--public-url", "https://h"]).contains("brings its own address"));
     fs::create_dir(owner.home().join(".cloudflared")).unwrap();
     fs::write(owner.home().join(".cloudflared/config.yml"), "tunnel: x\n").unwrap();

@@ -37,8 +37,9 @@ impl Kind {
             // ssh would take it for an option.
             ["ssh", host] if !host.starts_with('-') && !host.is_empty() => Self::Ssh(host.to_owned()),
             _ => {
-                return Err(Error::sentence(
-                    "A tunnel is `tailscale`, `funnel` (Tailscale, for everyone), `cloudflared` or `ssh USER@HOST`.",
+                return Err(Error::Usage(
+                    "A tunnel is `tailscale`, `funnel` (Tailscale, for everyone), `cloudflared` or `ssh USER@HOST`."
+                        .to_owned(),
                 ));
             }
         };
