@@ -9,6 +9,7 @@ mod content;
 mod content_ring;
 mod encoding;
 mod link;
+pub mod look;
 mod recovery;
 mod ring;
 mod said;
@@ -71,6 +72,8 @@ pub enum SealError {
     Unsigned,
     #[error("the task is not signed by the key that it names")]
     TaskSignature,
+    #[error("the look is not signed by the key that it names")]
+    LookSignature,
     #[error("the server gave the content keys of another device list")]
     OtherContentRing,
     #[error("the plaintext is too long")]

@@ -48,7 +48,7 @@ fn split_at(text: &str, most: usize) -> Vec<&str> {
 }
 
 /// The bytes at the beginning of a text that cost at most so much.
-fn fitting(text: &str, most: usize) -> usize {
+pub(crate) fn fitting(text: &str, most: usize) -> usize {
     let mut spent = 0;
     for (at, letter) in text.char_indices() {
         spent += cost(letter);

@@ -47,6 +47,8 @@ macro_rules! words {
     };
 }
 
+pub(crate) use words;
+
 words! {
     /// When a prompt is to be taken up.
     When {
