@@ -5,6 +5,8 @@
 
 mod answers;
 mod question;
+#[cfg(test)]
+mod tests;
 
 use ensemble_types::devices::Role;
 use ensemble_types::ids::{MachineId, UserId};
