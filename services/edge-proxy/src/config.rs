@@ -107,11 +107,7 @@ fn upstream(vars: &mut Vars) -> UpstreamLimits {
         ordinary: vars.millis("UPSTREAM_TIMEOUT_MS", "how long a service may take to begin its answer", 10_000),
         long_poll: vars.millis("LONG_POLL_TIMEOUT_MS", "the same for long-polls, which may wait 120 s", 130_000),
         stall: vars.millis("UPSTREAM_STALL_MS", "how long a service may stop within an answer of known length", 30_000),
-        idle: vars.millis(
-            "UPSTREAM_IDLE_MS",
-            "how long an unused connection is kept; less than the services keep theirs",
-            30_000,
-        ),
+        idle: vars.millis("UPSTREAM_IDLE_MS", "how long an unused connection is kept: less than services do", 30_000),
         max_idle: vars.parse("UPSTREAM_KEPT", "unused connections kept to one address", 256),
     }
 }

@@ -23,19 +23,20 @@ use crate::domain::route_table::Class;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// The policies: name in the header fields, variable, default, and what is counted in a minute.
-const POLICIES: [(&str, &str, u32, &str); 6] = [
+const POLICIES: [(&str, &str, u32, &str); 7] = [
     ("account", "LIMIT_ACCOUNT", 600, "requests of one account"),
     ("address", "LIMIT_ADDRESS", 3_000, "requests without a valid token from one address"),
     ("machine", "LIMIT_MACHINE", 6_000, "requests of one machine token"),
     ("sign-in", "LIMIT_SIGN_IN", 60, "sign-in calls from one address"),
     ("public-link", "LIMIT_PUBLIC_LINK", 60, "readings of public links from one address"),
     ("device-link", "LIMIT_DEVICE_LINK", 3, "requests to link a device from one address"),
+    ("look", "LIMIT_LOOK", 240, "looks of one account"),
 ];
 
 /// Counts requests, and what callers hold at one time. Shared by all threads.
 pub struct Limiter {
     /// In the order of [`POLICIES`].
-    policies: [Policy; 6],
+    policies: [Policy; 7],
     /// Taken by a sign-in that may make an account. Only identity knows which one does; its answer says so.
     pub(crate) new_accounts: Places,
     pub(crate) streams: Arc<Shares<LimitKey>>,
@@ -68,11 +69,7 @@ impl Limiter {
         });
         let accounts = vars.parse("LIMIT_NEW_ACCOUNTS", "new accounts per hour from one address", 10);
         let new_accounts = Places::per_hour(accounts, "new-accounts", "new accounts from one address");
-        let streams = vars.parse(
-            "MAX_STREAMS_PER_CALLER",
-            "streams and long-polls that one account, machine token or address may hold",
-            1_000,
-        );
+        let streams = vars.parse("MAX_STREAMS_PER_CALLER", "streams and long-polls of one caller at once", 1_000);
         // Each of them holds some 300 KiB on its way through.
         let uploads = vars.parse("MAX_UPLOADS", "bodies of more than 64 KiB that pass through at once", 256);
         let each = vars.parse("MAX_UPLOADS_PER_CALLER", "such bodies of one account, machine token or address", 32);
@@ -89,13 +86,14 @@ impl Limiter {
 
     /// Counts one request; `None` where there is no limit.
     pub(crate) fn count(&self, class: Class, limit_key: LimitKey, address: IpAddr) -> Option<RateLimit> {
-        let [of_account, of_address, of_machine, sign_in, public_link, device_link] = &self.policies;
+        let [of_account, of_address, of_machine, sign_in, public_link, device_link, look] = &self.policies;
         let by_address = LimitKey::Address(limit_address(address));
         match (class, limit_key) {
             (Class::Exempt, _) | (Class::LiveFrames, LimitKey::Machine(_)) => None,
             (Class::SignIn, _) => sign_in.count(by_address),
             (Class::PublicLink, _) => public_link.count(by_address),
             (Class::DeviceLink, _) => device_link.count(by_address),
+            (Class::Look, LimitKey::Account(_)) => look.count(limit_key),
             (Class::NeverThrottled, LimitKey::Machine(_)) => {
                 of_machine.count(limit_key).map(|quota| RateLimit { refused_for: None, ..quota })
             }
@@ -148,11 +146,11 @@ mod tests {
     use super::*;
 
     fn limiter() -> Limiter {
-        limiter_of([3, 2, 1, 1, 1, 1, 1])
+        limiter_of([3, 2, 1, 1, 1, 1, 1, 1])
     }
 
-    fn limiter_of(quotas: [u32; 7]) -> Limiter {
-        let names = ["ACCOUNT", "ADDRESS", "MACHINE", "SIGN_IN", "PUBLIC_LINK", "DEVICE_LINK", "NEW_ACCOUNTS"];
+    fn limiter_of(quotas: [u32; 8]) -> Limiter {
+        let names = ["ACCOUNT", "ADDRESS", "MACHINE", "SIGN_IN", "PUBLIC_LINK", "DEVICE_LINK", "LOOK", "NEW_ACCOUNTS"];
         let pairs = names.into_iter().zip(quotas);
         Limiter::read(&mut Vars::from_pairs(pairs.map(|(name, quota)| (format!("LIMIT_{name}"), quota.to_string()))))
     }
@@ -209,7 +207,7 @@ mod tests {
     #[test]
     fn a_caller_whose_share_is_there_again_is_forgotten() {
         // A request counts for 60 ns.
-        let limiter = limiter_of([1_000_000_000, 1, 1, 1, 1, 1, 1]);
+        let limiter = limiter_of([1_000_000_000, 1, 1, 1, 1, 1, 1, 1]);
         let known = || limiter.policies[0].limiter.as_ref().expect("a limit").len();
         limiter.count(Class::Ordinary, LimitKey::Account(UserId::generate()), ip("1.1.1.1"));
         limiter.count(Class::SignIn, LimitKey::Address(ip("1.1.1.1")), ip("1.1.1.1"));
@@ -254,6 +252,7 @@ mod tests {
             (Class::SignIn, LimitKey::Address(address), "At most 1 sign-in calls from one address are"),
             (Class::PublicLink, LimitKey::Address(address), "At most 1 readings of public links from one address are"),
             (Class::DeviceLink, LimitKey::Address(address), "At most 1 requests to link a device from one address are"),
+            (Class::Look, LimitKey::Account(UserId::generate()), "At most 1 looks of one account are"),
         ] {
             let mut quota = limiter.count(class, key, address).expect("a limit");
             assert!(quota.refused_for.is_none());
@@ -274,7 +273,7 @@ mod tests {
 
     #[test]
     fn zero_is_no_limit() {
-        assert!(limiter_of([0; 7]).count(Class::SignIn, LimitKey::Address(ip("1.1.1.1")), ip("1.1.1.1")).is_none());
+        assert!(limiter_of([0; 8]).count(Class::SignIn, LimitKey::Address(ip("1.1.1.1")), ip("1.1.1.1")).is_none());
     }
 
     fn caller(machine: Option<&str>) -> Caller {
@@ -308,6 +307,8 @@ mod tests {
             (Class::SignIn, LimitKey::Address(address), "\"sign-in\";q=1;w=60"),
             (Class::PublicLink, LimitKey::Address(address), "\"public-link\";q=1;w=60"),
             (Class::DeviceLink, LimitKey::Account(UserId::generate()), "\"device-link\";q=1;w=60"),
+            (Class::Look, LimitKey::Account(UserId::generate()), "\"look\";q=1;w=60"),
+            (Class::Look, LimitKey::Address(address), "\"address\";q=2;w=60"),
             (Class::NeverThrottled, LimitKey::Account(UserId::generate()), "\"account\";q=3;w=60"),
         ] {
             assert_eq!(limiter.count(class, key, address).expect("a limit").policy(), policy);

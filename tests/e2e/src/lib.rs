@@ -51,6 +51,7 @@ impl Stack {
             ("LIMIT_SIGN_IN", "0"),
             ("LIMIT_PUBLIC_LINK", "0"),
             ("LIMIT_DEVICE_LINK", "0"),
+            ("LIMIT_LOOK", "0"),
             ("LIMIT_NEW_ACCOUNTS", "0"),
             ("MAX_CONNECTIONS_PER_ADDRESS", "20000"),
             ("VOICE_WRONG_KEYS_PER_MINUTE", "0"),

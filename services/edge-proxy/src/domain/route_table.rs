@@ -48,12 +48,13 @@ impl<T> PerUpstream<T> {
 }
 
 /// A prefix that ends in a slash takes what lies below it; any other takes itself and what lies below it.
-const TABLE: [(&str, Upstream); 16] = [
+const TABLE: [(&str, Upstream); 17] = [
     ("/v3/sessions", Upstream::SessionStore),
     ("/v1/sessions", Upstream::SessionStore),
     ("/v2/sessions", Upstream::SessionStore),
     ("/v1/public-sessions/", Upstream::SessionStore),
     ("/v1/events", Upstream::SessionStore),
+    ("/v1/looks", Upstream::SessionStore),
     ("/v1/machines", Upstream::MachineRegistry),
     ("/v1/orchestrator/", Upstream::Orchestrator),
     ("/v1/voice/", Upstream::VoiceGateway),
@@ -81,6 +82,7 @@ fn is_under(path: &str, prefix: &str) -> bool {
 pub fn is_long_poll(path: &str) -> bool {
     path.strip_prefix("/v1/orchestrator/")
         .is_some_and(|rest| rest == "leases" || ["/pend", "/apply", "/discard"].iter().any(|last| rest.ends_with(last)))
+        || path == "/v1/looks"
         || LINKS.iter().any(|links| path.strip_prefix(links).is_some_and(|id| !id.contains('/')))
 }
 
@@ -93,6 +95,8 @@ pub enum Class {
     SignIn,
     PublicLink,
     DeviceLink,
+    /// Against the account, apart from its other requests: a person who looks can still say stop.
+    Look,
     /// A runner's heartbeat or finish, counted and never refused: refusing it would throw work away.
     NeverThrottled,
     /// The frames of a machine, which come five times a second: their service drops what is too much.
@@ -108,6 +112,7 @@ pub fn class(is_post: bool, path: &str) -> Class {
         _ if is_under(path, "/v1/public-sessions/") || is_under(path, "/share/") => Class::PublicLink,
         _ if is_post && LINKS.iter().any(|links| is_call(path, links, &["request", "claim"])) => Class::DeviceLink,
         _ if is_post && is_call(path, "/v1/orchestrator/leases/", &["heartbeat", "finish"]) => Class::NeverThrottled,
+        "/v1/looks" if is_post => Class::Look,
         "/v3/sessions/live" if is_post => Class::LiveFrames,
         _ => Class::Ordinary,
     }
@@ -137,6 +142,8 @@ mod tests {
             ("/v3/sessions/x/messages", Upstream::SessionStore),
             ("/v1/public-sessions/t", Upstream::SessionStore),
             ("/v1/events", Upstream::SessionStore),
+            ("/v1/looks", Upstream::SessionStore),
+            ("/v1/looks/x/answer", Upstream::SessionStore),
             ("/v1/machines", Upstream::MachineRegistry),
             ("/v1/orchestrator/runs", Upstream::Orchestrator),
             ("/v1/voice/session/start", Upstream::VoiceGateway),
@@ -185,6 +192,8 @@ mod tests {
         assert_eq!(class(true, "/v1/auth/links/x/request"), Class::DeviceLink);
         assert_eq!(class(true, "/v1/invites/x/claim"), Class::DeviceLink);
         assert_eq!(class(true, "/v1/auth/links/x/refusal"), Class::Ordinary);
+        assert_eq!(class(true, "/v1/looks"), Class::Look);
+        assert_eq!(class(true, "/v1/looks/x/answer"), Class::Ordinary);
         assert_eq!(class(false, "/v1/auth/links/x"), Class::Ordinary);
         assert_eq!(class(true, "/v1/orchestrator/leases/x/heartbeat"), Class::NeverThrottled);
         assert_eq!(class(true, "/v1/orchestrator/leases/x/finish"), Class::NeverThrottled);
@@ -202,6 +211,7 @@ mod tests {
         assert!(is_long_poll("/v1/orchestrator/runs/x/tasks/y/apply"));
         assert!(is_long_poll("/v1/orchestrator/runs/x/tasks/y/discard"));
         assert!(is_long_poll("/v1/auth/links/x") && is_long_poll("/v1/invites/x"));
+        assert!(is_long_poll("/v1/looks") && !is_long_poll("/v1/looks/x/answer"));
         assert!(!is_long_poll("/v1/auth/links/x/request"));
         assert!(!is_long_poll("/v1/sessions/x/pend"));
         assert!(is_repeatable(true, "/v1/sessions"));

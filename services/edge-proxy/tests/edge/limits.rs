@@ -83,6 +83,20 @@ async fn an_account_has_its_share_whatever_its_tokens() {
 }
 
 #[tokio::test]
+async fn looks_leave_the_share_of_the_account_for_commands() {
+    let stub = Stub::echo().await;
+    let edge = limited(&stub, &[("LIMIT_ACCOUNT", "1"), ("LIMIT_LOOK", "2")]).await;
+    let user = token(UserId::generate(), None, &signing_key());
+    for _ in 0..2 {
+        assert_eq!(with(&edge, "POST /v1/looks", &user).await.status, 200);
+    }
+    let refused = with(&edge, "POST /v1/looks", &user).await;
+    assert_eq!((refused.status, refused.code()), (429, "RATE_LIMITED".to_owned()));
+    assert!(refused.text().contains("At most 2 looks of one account are allowed in a minute."), "{refused:?}");
+    assert_eq!(with(&edge, "GET /v1/sessions", &user).await.status, 200);
+}
+
+#[tokio::test]
 async fn tokens_that_are_not_ours_count_by_address() {
     let stub = Stub::echo().await;
     let edge = limited(&stub, &[("LIMIT_ADDRESS", "8"), ("LIMIT_ACCOUNT", "1")]).await;
