@@ -20,7 +20,7 @@ use diesel::serialize::{self, IsNull, Output, ToSql};
 use diesel::sql_types::{BigInt, SqlOrd, SqlType};
 use diesel::sqlite::{Sqlite, SqliteValue};
 use ensemble_types::ids::{
-    DeviceId, GatewaySessionId, LeaseId, MessageId, OrderId, RunId, SessionId, TaskId, TokenId, UserId,
+    DeviceId, GatewaySessionId, LeaseId, LookId, MessageId, OrderId, RunId, SessionId, TaskId, TokenId, UserId,
 };
 use ensemble_types::refs::Ref;
 use ensemble_types::time::Timestamp;
@@ -142,7 +142,7 @@ macro_rules! ids {
     )*};
 }
 
-ids! { UserId DeviceId SessionId MessageId RunId TaskId LeaseId OrderId TokenId GatewaySessionId }
+ids! { UserId DeviceId SessionId MessageId LookId RunId TaskId LeaseId OrderId TokenId GatewaySessionId }
 // diesel reads a Uuid from any column type that it can be made from.
 from_sql!(Uuid, Uid, DbId => |id| id.0);
 readable!(Timestamp, Moment, DbTime => |at| at.0);

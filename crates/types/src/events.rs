@@ -8,6 +8,7 @@ use utoipa::ToSchema;
 use crate::hints::Hint;
 use crate::links::{PublicMessage, PublicSession};
 use crate::live::LiveFrame;
+use crate::looks::LookAsked;
 use crate::messages::Message;
 use crate::pends::Pended;
 use crate::sessions::Session;
@@ -89,6 +90,8 @@ pub enum PublicSessionEvent {
 #[serde(tag = "event", content = "data", rename_all = "lowercase")]
 pub enum AccountEvent {
     Hint(Hint),
+    /// A question to the machine that reads the stream. It comes once.
+    Look(LookAsked),
     End(StreamEnd),
 }
 

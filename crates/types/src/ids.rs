@@ -97,6 +97,7 @@ id!(/** One message of a session. */ MessageId, "a message's id");
 id!(/** An orchestrator run. */ RunId, "a run's id");
 id!(/** One task of a run. */ TaskId, "a task's id");
 id!(/** A runner's hold on one attempt of a task. */ LeaseId, "a lease's id");
+id!(/** A look at a machine. */ LookId, "the id of a look");
 id!(/** An order to a runner about the changes of a task. */ OrderId, "an order's id");
 id!(/** A device of an account. */ DeviceId, "a device's id");
 id!(/** The `jti` of an access token (RFC 7519, section 4.1.7). */ TokenId, "a token's id");

@@ -19,6 +19,7 @@ pub mod leases;
 pub mod line;
 pub mod links;
 pub mod live;
+pub mod looks;
 pub mod machines;
 pub mod messages;
 pub mod page;

@@ -115,6 +115,7 @@ codes! {
     IdempotencyMismatch "IDEMPOTENCY_MISMATCH" 409 "This Idempotency-Key was already used with another body.";
     SessionNotActive "SESSION_NOT_ACTIVE" 409 "The session is not active.";
     KeyEpochOld "KEY_EPOCH_OLD" 409 "The session has a newer key.";
+    MachineAway "MACHINE_AWAY" 409 "The machine does not answer.";
     LeaseLost "LEASE_LOST" 409 "This lease is no longer yours.";
     PayloadTooLarge "PAYLOAD_TOO_LARGE" 413 "The body is too large.";
     UriTooLong "URI_TOO_LONG" 414 "The address is too long.";

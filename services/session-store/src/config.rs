@@ -27,6 +27,8 @@ pub struct Config {
     pub(crate) push_rules: PushRules,
     /// `MACHINE_CACHE_MS`: how long the machine registry's answer about a machine is cached.
     pub(crate) machine_cache: Duration,
+    /// `LOOK_WAIT_MS`: how long a look waits for the machine's answer.
+    pub(crate) look_wait: Duration,
     /// `APPEND_QUEUE`, `APPEND_QUEUE_BYTES`, `APPEND_BATCH_ROWS`, `APPEND_TIMEOUT_MS`
     pub(crate) append: AppendLimits,
     /// `QUOTA_SESSIONS`, `QUOTA_MESSAGE_BYTES`
@@ -71,6 +73,7 @@ impl Config {
                 "how long the machine registry's answer about a machine is cached",
                 30_000,
             ),
+            look_wait: vars.millis("LOOK_WAIT_MS", "how long a look waits for the machine's answer", 20_000),
             append: AppendLimits {
                 queue: vars
                     .parse("APPEND_QUEUE", "append calls that may be queued; more are refused with 503", 4_096)

@@ -28,6 +28,15 @@ pub(crate) enum Error {
     OtherHost,
     #[error("only the machine that hosts the session does this")]
     HostOnly,
+    #[error("no machine hosts the session")]
+    NotHosted,
+    /// It has no stream open, or has not answered in time.
+    #[error("the machine does not answer")]
+    MachineAway,
+    #[error("the caller has the most looks that may wait at once, or all have")]
+    TooManyLooks,
+    #[error("the service is about to stop")]
+    Stopping,
     #[error("a session has this id")]
     IdTaken,
     #[error("another session has the ref of this id")]
@@ -99,6 +108,18 @@ impl IntoProblem for Error {
             ),
             Self::HostOnly => {
                 Problem::new(Code::Forbidden, "Only the machine that hosts this session does this, with its own token.")
+            }
+            Self::NotHosted => Problem::field("/sessionId", "must be a session that a machine hosts: nothing answers for this one"),
+            Self::MachineAway => Problem::new(
+                Code::MachineAway,
+                "The machine does not answer: it is switched off or offline, or its program is too old. Try again when it is back.",
+            ),
+            Self::TooManyLooks => Problem::new(
+                Code::Unavailable,
+                "Too many looks wait for machines, in all or of yours. Nothing was asked; try again when one is answered.",
+            ),
+            Self::Stopping => {
+                Problem::new(Code::Unavailable, "The service is about to stop, and the machine may not have answered. Try again.")
             }
             Self::RefTaken => Problem::new(Code::Conflict, "Another session has the ref of this id. Make a new id."),
             Self::IdTaken => Problem::new(Code::Conflict, "A session has this id. Make a new one."),

@@ -41,6 +41,7 @@ use crate::operations::LatestPageCaches;
 use crate::operations::append::Appender;
 use crate::operations::hints::HintReaders;
 use crate::operations::live::LiveFeeds;
+use crate::operations::looks::Looks;
 use crate::operations::quotas::Quotas;
 
 /// The service, with what its operations need.
@@ -51,6 +52,7 @@ pub struct SessionStore {
     latest_pages: LatestPageCaches,
     hint_readers: HintReaders,
     live_feeds: LiveFeeds,
+    looks: Looks,
     long_events: LongEvents<LongEvent>,
     peers: Peers,
     keys: Arc<RemoteKeys>,
@@ -92,7 +94,9 @@ impl Service for SessionStore {
         );
         let push_giver = PushGiver::new(&context, &config.identity);
         let drain = context.drain.clone();
-        let live_feeds = LiveFeeds::new(matches!(config.database.url, DatabaseUrl::Postgres(_)));
+        let has_peers = matches!(config.database.url, DatabaseUrl::Postgres(_));
+        let live_feeds = LiveFeeds::new(has_peers);
+        let looks = Looks::new(has_peers.then(|| db.clone()), config.look_wait);
         let hint_readers = HintReaders::default();
         let quotas = Quotas::new(config.quotas);
         let keeping = (config.keep_sessions, quotas.clone());
@@ -106,6 +110,7 @@ impl Service for SessionStore {
         let workers = vec![
             Worker::new("hints", workers::hints::run(db.clone(), hint_readers.clone(), drain.clone())),
             Worker::new("live", workers::live::run(db.clone(), live_feeds.clone(), drain.clone())),
+            Worker::new("looks", workers::looks::run(db.clone(), looks.clone(), hint_readers.clone(), drain.clone())),
             Worker::new("pushes", workers::pushes::give(db.clone(), push_giver, drain.clone())),
             Worker::new("absences", workers::pushes::note_absent(db.clone(), config.online_for, drain.clone())),
             Worker::new("sweep", workers::sweep::run(db.clone(), config.sweep_every, drain)),
@@ -120,6 +125,7 @@ impl Service for SessionStore {
             latest_pages: LatestPageCaches::new(),
             hint_readers,
             live_feeds,
+            looks,
             long_events: LongEvents::default(),
             peers,
             keys,

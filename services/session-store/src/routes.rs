@@ -1,8 +1,10 @@
 //! The table of the public routes.
 
+mod events;
+
 use ensemble_chassis::{Access, Required, Routes, Tag, delete, get, patch, post};
 use ensemble_types::deleted::Deleted;
-use ensemble_types::events::{AccountEvent, PublicSessionEvent, SessionEvent};
+use ensemble_types::events::{PublicSessionEvent, SessionEvent};
 use ensemble_types::links::{CreateLink, Link, LinkState, PublicView};
 use ensemble_types::live::{LiveFrames, LiveFramesSent};
 use ensemble_types::messages::{AppendMessage, AppendMessages, AppendedMessages, Message, MessagePage};
@@ -13,7 +15,7 @@ use ensemble_types::problem::Code::{
 use ensemble_types::sessions::{CreateSession, Session, SessionPage, UpdateSession};
 use ensemble_types::shares::{CreateShare, Share, SharePage, UpdateShare};
 
-use crate::handlers::{hints, live, messages, public_links, sessions, shares, stream};
+use crate::handlers::{live, messages, public_links, sessions, shares, stream};
 
 /// Metadata and agent state at their largest, when every character is escaped (`\u0001`).
 const MAX_SESSION: usize = 8 << 20;
@@ -30,7 +32,7 @@ const PRIVATE_SHARING: Tag = Tag("Private sharing", "Sessions that other users m
 const PUBLIC_SHARING: Tag = Tag("Public sharing", "Sessions that everybody with a link may read.");
 
 pub(crate) fn table() -> Routes {
-    public_link_routes(share_routes(message_routes(session_routes(Routes::new()))))
+    events::add(public_link_routes(share_routes(message_routes(session_routes(Routes::new())))))
 }
 
 fn session_routes(routes: Routes) -> Routes {
@@ -140,24 +142,6 @@ fn session_routes(routes: Routes) -> Routes {
                 .response::<Deleted>(200)
                 .errors(&[NotFound, Forbidden])
                 .handler(sessions::remove),
-        )
-        .row(
-            get("/v1/events")
-                .access(Access::UserOrMachine)
-                .operation(
-                    SESSIONS,
-                    "followAccount",
-                    "Hints of what has changed in your account, as Server-Sent Events. A machine gets those \
-                     of its own sessions.",
-                )
-                .about(
-                    "A hint says what has changed, and not how: read it again. Hints have no ids and none is \
-                     repeated, so read your lists again after each new connection. A token's end also ends \
-                     the stream.",
-                )
-                .events::<AccountEvent>()
-                .also_by_post("followAccountByPost")
-                .handler(hints::open),
         )
 }
 

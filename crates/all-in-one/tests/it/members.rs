@@ -52,6 +52,8 @@ fn bodies_with_limits_rights_and_expiries_are_closed() {
     };
     let expected = [
         "AnswerInvite",
+        "AnswerLook",
+        "AskLook",
         "CancelRun",
         "ChangeDevices",
         "ChangesOrder",

@@ -5,6 +5,7 @@ pub(crate) mod attention;
 pub(crate) mod hint;
 pub(crate) mod history;
 pub(crate) mod live;
+pub(crate) mod look;
 pub(crate) mod message;
 pub(crate) mod public_link;
 pub(crate) mod push;

@@ -1,4 +1,4 @@
-//! Hints of the caller's account, as Server-Sent Events.
+//! Hints of the caller's account, and looks for the machine that calls, as Server-Sent Events.
 
 use actix_web::HttpResponse;
 use ensemble_chassis::live::{self, Event};
@@ -29,6 +29,9 @@ impl Feed {
             if let Err(reason) = self.credentials.check() {
                 self.has_ended = true;
                 return Some(Event::end(reason));
+            }
+            if let Some(look) = self.reader.take_look() {
+                return Some(json_event("look", None, &look));
             }
             if let Some(hint) = self.reader.take() {
                 return Some(json_event("hint", None, &hint));

@@ -3,6 +3,7 @@
 
 pub(crate) mod hints;
 pub(crate) mod live;
+pub(crate) mod looks;
 pub(crate) mod messages;
 pub(crate) mod public_links;
 pub(crate) mod sessions;

@@ -3,20 +3,25 @@
 //!
 //! A hint is not the truth and may be lost: a reader that reconnects reads its lists again.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use ensemble_store_kit::{Db, Published, Topic, hints};
 use ensemble_types::hints::{AccountHint, Hint, HintKind};
 use ensemble_types::ids::{SessionId, UserId};
+use ensemble_types::looks::LookAsked;
 use tokio::sync::Notify;
 
 use super::SESSION_TOPICS;
 use crate::domain::access::{Access, Actor};
 use crate::domain::hint::{Pacer, Waiting};
+use crate::domain::look::Asked;
 use crate::error::Error;
 use crate::store;
+
+/// The most looks that wait for a stream.
+const MOST_LOOKS: usize = 32;
 
 /// The readers on this replica. Cheap to clone.
 #[derive(Clone, Default)]
@@ -26,6 +31,7 @@ pub(crate) struct HintReaders(Arc<Mutex<HashMap<UserId, Vec<Arc<Mailbox>>>>>);
 struct Mailbox {
     reader: Actor,
     waiting: Mutex<Waiting>,
+    looks: Mutex<VecDeque<LookAsked>>,
     added: Notify,
 }
 
@@ -62,7 +68,8 @@ impl HintReaders {
     /// Begins to read.
     pub(crate) fn open(&self, reader: Actor) -> HintReader {
         let user = reader.user;
-        let mailbox = Arc::new(Mailbox { reader, waiting: Mutex::default(), added: Notify::new() });
+        let mailbox =
+            Arc::new(Mailbox { reader, waiting: Mutex::default(), looks: Mutex::default(), added: Notify::new() });
         self.lock().entry(user).or_default().push(Arc::clone(&mailbox));
         HintReader { mailbox, readers: self.clone() }
     }
@@ -79,6 +86,23 @@ impl HintReaders {
         self.lock().get(&user).cloned().unwrap_or_default()
     }
 
+    /// Whether this machine of the user reads here.
+    pub(super) fn has_machine(&self, owner: UserId, machine: &str) -> bool {
+        self.lock().get(&owner).is_some_and(|of_user| of_user.iter().any(|mailbox| mailbox.is_of(machine)))
+    }
+
+    /// Gives a look to the newest stream of its machine: an older one may be dead. One that does not read misses it.
+    pub(super) fn give_look(&self, asked: Asked) {
+        let machine = asked.whose.machine.clone();
+        let readers = self.of(asked.whose.owner);
+        let Some(newest) = readers.iter().rev().find(|mailbox| mailbox.is_of(machine.as_str())) else { return };
+        let mut looks = newest.looks();
+        if looks.len() < MOST_LOOKS {
+            looks.push_back(asked.event());
+            newest.added.notify_one();
+        }
+    }
+
     fn add_any_to_all(&self) {
         for mailbox in self.lock().values().flatten() {
             mailbox.change(Waiting::add_any);
@@ -87,6 +111,14 @@ impl HintReaders {
 }
 
 impl Mailbox {
+    fn is_of(&self, machine: &str) -> bool {
+        self.reader.machine.as_ref().is_some_and(|reading| reading.as_str() == machine)
+    }
+
+    fn looks(&self) -> MutexGuard<'_, VecDeque<LookAsked>> {
+        self.looks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn change(&self, change: impl FnOnce(&mut Waiting)) {
         change(&mut self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
         self.added.notify_one();
@@ -98,7 +130,11 @@ impl HintReader {
         self.mailbox.waiting.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Completes when there may be a hint.
+    pub(crate) fn take_look(&self) -> Option<LookAsked> {
+        self.mailbox.looks().pop_front()
+    }
+
+    /// Completes when there may be a hint or a look.
     pub(crate) async fn added(&self) {
         self.mailbox.added.notified().await;
     }

@@ -5,6 +5,8 @@ pub(crate) mod append;
 pub(crate) mod hints;
 mod latest_page_cache;
 pub(crate) mod live;
+mod look_table;
+pub(crate) mod looks;
 pub(crate) mod messages;
 pub(crate) mod public_links;
 pub(crate) mod purge;

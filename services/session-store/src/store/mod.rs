@@ -5,6 +5,7 @@ mod attention;
 pub(crate) mod cannot_write;
 pub(crate) mod hints;
 pub(crate) mod live_frames;
+pub(crate) mod looks;
 pub(crate) mod messages;
 pub(crate) mod public_links;
 pub(crate) mod public_sessions;

@@ -2,6 +2,7 @@
 
 pub(crate) mod hints;
 pub(crate) mod live;
+pub(crate) mod looks;
 pub(crate) mod purge;
 pub(crate) mod pushes;
 pub(crate) mod sweep;

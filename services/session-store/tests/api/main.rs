@@ -15,6 +15,7 @@ mod hot_updates;
 mod links;
 mod lists;
 mod live;
+mod looks;
 mod matrix;
 mod messages;
 mod one_caller;

@@ -101,6 +101,9 @@ fn rows() -> Vec<Row> {
         row("POST", STREAM, STREAM, NO_BODY, members(200, 200, 200, 200)),
         // The session was made by people, so it has no machine that could send frames.
         row("POST", LIVE, LIVE, |scenario| json!({ "frames": [{ "sessionId": scenario.session, "content": "c" }] }), members(403, 403, 403, 403)),
+        // For the same reason there is nothing to look at.
+        row("POST", "/v1/looks", "/v1/looks", |scenario| json!({ "sessionId": scenario.session, "question": "q" }), [400, 400, 400, 403, 404, 404, 401, 403, 401, 401, 401]),
+        row("POST", "/v1/looks/{id}/answer", "/v1/looks/{id}/answer", |_| json!({ "answer": "a" }), members(404, 404, 404, 404)),
         row("GET", SHARES, SHARES, NO_BODY, members(200, 403, 403, 403)),
         row("POST", SHARES, SHARES, |scenario| new_share(scenario, "view"), members(201, 201, 403, 403)),
         row("POST", SHARES, SHARES, |scenario| new_share(scenario, "edit"), members(201, 201, 403, 403)),

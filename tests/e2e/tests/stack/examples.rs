@@ -29,6 +29,8 @@ const ANSWERS: &[(&str, u16, &str)] = &[
     ("POST /v1/invites", 400, "INVALID_ARGUMENT"),
     ("POST /v1/invites/{id}/answer", 404, "NOT_FOUND"),
     ("POST /v1/invites/{id}/claim", 404, "NOT_FOUND"),
+    ("POST /v1/looks", 404, "NOT_FOUND"),
+    ("POST /v1/looks/{id}/answer", 404, "NOT_FOUND"),
     ("POST /v1/machines", 200, ""),
     ("PATCH /v1/machines/{id}", 200, ""),
     ("POST /v1/orchestrator/leases", 200, ""),

@@ -117,6 +117,10 @@ pub(super) const ROWS: &[Row] = &[
     row("GET", "/v1/events", [200, 200, 200, 200, 200, 200, 401, 200, 401, 401]),
     row("POST", "/v1/events", [200, 200, 200, 200, 200, 200, 401, 200, 401, 401]),
     of_session("POST", "/v3/sessions/live", [403, 403, 403, 403]).with(|w| json!({ "frames": [{ "sessionId": w.session, "content": "x" }] })),
+    // No machine hosts the session, and none reads.
+    row("POST", "/v1/looks", [400, 400, 400, 403, 404, 404, 401, 403, 401, 401]).with(|w| json!({ "sessionId": w.session, "question": "x" })),
+    row("POST", "/v1/looks", [409, 404, 404, 404, 404, 404, 401, 403, 401, 401]).with(|_| json!({ "machineId": "m", "question": "x" })),
+    of_session("POST", "/v1/looks/{id}/answer", [404, 404, 404, 404]).with(|_| json!({ "answer": "x" })),
     of_session("GET", "/v1/sessions/{id}/shares", [200, 403, 403, 403]),
     of_session("POST", "/v1/sessions/{id}/shares", [0, 0, 403, 403]).with(|w| json!({ "userId": w.stranger.id, "accessLevel": "view", "encryptedKey": "x" })).changing(),
     of_session("POST", "/v1/sessions/{id}/shares", [0, 403, 403, 403]).with(|w| json!({ "userId": w.stranger.id, "accessLevel": "admin", "encryptedKey": "x" })).changing(),

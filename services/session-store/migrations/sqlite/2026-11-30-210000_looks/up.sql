@@ -1,0 +1,2 @@
+-- One process passes looks on without a table.
+SELECT 1;
