@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use ensemble_host::Environment;
-
-use super::difference::SUBMODULE;
-use super::git::{Git, GitError};
-use super::repository::Repository;
+use ensemble_host::git::difference::SUBMODULE;
+use ensemble_host::git::repository::Repository;
+use ensemble_host::git::{Git, GitError};
 
 /// Of a list of paths.
 const MOST_LIST_BYTES: usize = 64 << 20;

@@ -7,13 +7,12 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
+use ensemble_host::git::GitError;
+use ensemble_host::git::difference::{Entry, NOTHING, SUBMODULE, entries};
+use ensemble_host::git::repository::{Repository, inside};
+use ensemble_host::git::scratch::Scratch;
+use ensemble_host::git::snapshot::{self, Target};
 use serde::{Deserialize, Serialize};
-
-use super::Scratch;
-use super::difference::{Entry, NOTHING, SUBMODULE, entries};
-use super::git::GitError;
-use super::repository::{Repository, inside};
-use super::snapshot::{self, Target};
 
 /// A merge that was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

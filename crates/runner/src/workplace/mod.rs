@@ -7,14 +7,10 @@
 
 mod absent;
 mod apply;
-mod difference;
-mod git;
 mod orders;
 mod place;
 mod remains;
-mod repository;
 mod shown;
-mod snapshot;
 mod turns;
 mod worktree;
 
@@ -27,19 +23,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ensemble_host::Environment;
+use ensemble_host::git::Git;
+use ensemble_host::git::repository::Repository;
+use ensemble_host::git::scratch::{Scratch, private_dir};
 use ensemble_process::disk::on_disk;
 
 use crate::config::Config;
 
 pub use absent::absent_in_worktree;
-pub(crate) use difference::DiffPart;
+pub(crate) use ensemble_host::git::difference::DiffPart;
 pub(crate) use orders::{Orders, failed};
 pub use place::OLDEST_GIT;
 pub(crate) use place::{Entry, Place};
 pub(crate) use turns::Held as Turn;
 
-use git::Git;
-use repository::Repository;
 use turns::Turns;
 use worktree::Worktrees;
 
@@ -115,8 +112,7 @@ impl Workplaces {
 
     fn new_scratch(&self) -> io::Result<Scratch> {
         let path = self.0.scratch.join(ensemble_types::ids::LeaseId::generate().to_string());
-        private_dir(&path.join("objects"))?;
-        Ok(Scratch(path))
+        Scratch::new(path)
     }
 }
 
@@ -130,27 +126,4 @@ pub async fn git_version(environment: &Environment) -> Option<(u32, u32)> {
 pub async fn uncommitted_files(directory: &Path, environment: &Environment) -> Option<u32> {
     let repository = Repository::find(&Git::new(environment, None), directory).await?;
     worktree::uncommitted(&repository).await.ok()
-}
-
-/// A folder that is removed when this is dropped.
-#[derive(Debug)]
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn join(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.0) {
-            tracing::debug!(path = %self.0.display(), "Cannot remove a folder of a comparison: {error}");
-        }
-    }
-}
-
-fn private_dir(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }

@@ -4,6 +4,8 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ensemble_host::git::GitError;
+use ensemble_host::git::repository::Repository;
 use ensemble_host::wake;
 use ensemble_protocol::seal::{TaskAction, TaskOrder};
 use ensemble_types::changes::{OrderOutcome, OrderResult};
@@ -14,8 +16,6 @@ use tokio::sync::Semaphore;
 
 use super::Workplaces;
 use super::apply::{Merged, apply};
-use super::git::GitError;
-use super::repository::Repository;
 use super::shown::Shown;
 use super::worktree::{State, Worktree, commit_all};
 use crate::attempt::{Context, carried_out, signed_order};

@@ -3,6 +3,11 @@
 use std::io;
 use std::path::PathBuf;
 
+use ensemble_host::git::GitError;
+use ensemble_host::git::difference::{Changed, compare};
+use ensemble_host::git::repository::Repository;
+use ensemble_host::git::scratch::Scratch;
+use ensemble_host::git::snapshot::{self, Snapshot, Target};
 use ensemble_process::Directory;
 use ensemble_protocol::transcript::bounds;
 use ensemble_types::changes::ReportedChanges;
@@ -12,14 +17,10 @@ use ensemble_types::runs::Isolation;
 use ensemble_types::signatures::digest;
 use ensemble_types::text::Text;
 
-use super::difference::{Changed, compare};
-use super::git::GitError;
-use super::repository::Repository;
 use super::shown::Shown;
-use super::snapshot::{self, Snapshot, Target};
 use super::turns::Held;
 use super::worktree::{Base, NoWorktree, State, Worktree, committed};
-use super::{Scratch, Workplaces, absent, remains};
+use super::{Workplaces, absent, remains};
 use crate::outcome::Outcome;
 
 const DISTRUSTED: &str = "git does not trust the working directory, because another user owns it";

@@ -6,10 +6,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use ensemble_host::git::GitError;
+use ensemble_host::git::repository::Repository;
 use ensemble_process::disk::on_disk;
-
-use super::git::GitError;
-use super::repository::Repository;
 
 /// Files and folders that are looked at. What is in a larger worktree is not known.
 const MOST_LOOKED_AT: usize = 1_000_000;

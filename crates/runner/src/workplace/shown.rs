@@ -1,9 +1,8 @@
 //! What the owner of a worktree is shown of its changes. Orders name it.
 
+use ensemble_host::git::difference::Changed;
 use ensemble_types::signatures::digest;
 use serde::{Deserialize, Serialize};
-
-use super::difference::Changed;
 
 /// What is said of the changes of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,18 +9,19 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
+use ensemble_host::git::repository::Repository;
+use ensemble_host::git::scratch::private_dir;
+use ensemble_host::git::snapshot::{self, Snapshot, Target};
+use ensemble_host::git::{Git, GitError};
 use ensemble_host::wake::wall_clock;
 use ensemble_process::disk::replace;
 use ensemble_types::ids::TaskId;
 use serde::{Deserialize, Serialize};
 
 use super::apply::Applied;
-use super::git::{Git, GitError};
-use super::repository::Repository;
+use super::remains;
 use super::shown::Shown;
-use super::snapshot::{self, Snapshot, Target};
 use super::turns::Turns;
-use super::{private_dir, remains};
 
 /// Worktrees that are kept.
 const MOST: usize = 32;

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ensemble_host::Environment;
+use ensemble_host::git::difference::Changed;
 use ensemble_process::Directory;
 use ensemble_types::changes::{OrderOutcome, OrderResult};
 use ensemble_types::ids::{LeaseId, MachineId, RunId, TaskId};
@@ -20,7 +21,6 @@ use ensemble_types::runs::{Isolation, Provider};
 use ensemble_types::time::Timestamp;
 use tempfile::TempDir;
 
-use super::difference::Changed;
 use super::{Place, Workplaces};
 use crate::config::Config;
 use crate::outcome::Outcome;

@@ -7,7 +7,7 @@ use ensemble_types::changes::{ChangedFile, FileChange, ReportedChanges};
 use ensemble_types::text::Text;
 use serde::{Deserialize, Serialize};
 
-use super::git::GitError;
+use super::GitError;
 use super::repository::Repository;
 use super::snapshot::{Snapshot, Target};
 
@@ -23,17 +23,17 @@ const MOST_LIST_BYTES: usize = 16 << 20;
 
 /// A change of one path, as git describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
-    pub(super) path: Vec<u8>,
-    pub(super) old_mode: String,
-    pub(super) new_mode: String,
-    pub(super) new_id: String,
-    pub(super) counts: Option<(u64, u64)>,
+pub struct Entry {
+    pub path: Vec<u8>,
+    pub old_mode: String,
+    pub new_mode: String,
+    pub new_id: String,
+    pub counts: Option<(u64, u64)>,
 }
 
-pub(super) const NOTHING: &str = "000000";
+pub const NOTHING: &str = "000000";
 /// A commit of another repository.
-pub(super) const SUBMODULE: &str = "160000";
+pub const SUBMODULE: &str = "160000";
 
 impl Entry {
     fn kind(&self) -> FileChange {
@@ -47,29 +47,29 @@ impl Entry {
 
 /// What an attempt changed.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Changed {
-    pub(crate) report: ReportedChanges,
+pub struct Changed {
+    pub report: ReportedChanges,
     /// In the order of their paths, each once, as the server gives them.
-    pub(crate) diff: Vec<DiffPart>,
+    pub diff: Vec<DiffPart>,
     /// Nothing is left out in the diff.
-    pub(crate) has_whole_diff: bool,
+    pub has_whole_diff: bool,
     /// Nor in the list of files.
-    pub(crate) has_whole_list: bool,
+    pub has_whole_list: bool,
     /// The commit that has it, where it is in a worktree.
-    pub(crate) commit: Option<String>,
+    pub commit: Option<String>,
 }
 
 /// A part of a diff. Without a path it is about all files.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct DiffPart {
-    pub(crate) path: Option<String>,
-    pub(crate) data: String,
+pub struct DiffPart {
+    pub path: Option<String>,
+    pub data: String,
 }
 
 const OPTIONS: [&str; 6] = ["-r", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color", "--full-index"];
 
 /// The paths that differ between two trees or commits.
-pub(super) async fn entries(
+pub async fn entries(
     repository: &Repository,
     into: Target<'_>,
     (old, new): (&str, &str),
@@ -107,7 +107,7 @@ fn parse(output: &[u8]) -> Option<Vec<Entry>> {
 }
 
 /// Compares two states.
-pub(super) async fn compare(
+pub async fn compare(
     repository: &Repository,
     into: Target<'_>,
     (before, after): (&Snapshot, &Snapshot),

@@ -4,23 +4,23 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use super::git::{Call, Git, GitError};
+use super::{Call, Git, GitError};
 
 /// A working tree and its repository. Calls name both, so that nothing that an agent leaves in the tree redirects them.
 #[derive(Clone, Debug)]
-pub(super) struct Repository {
+pub struct Repository {
     git: Git,
     /// The top of the working tree, without symbolic links.
-    pub(super) top: PathBuf,
+    pub top: PathBuf,
     /// The tree's own part of the repository: its index and its HEAD.
-    pub(super) git_dir: PathBuf,
+    pub git_dir: PathBuf,
     /// Configuration that keeps git from running the filters and merge drivers that the repository names.
     overrides: Vec<(OsString, OsString)>,
 }
 
 impl Repository {
     /// The working tree that a directory is in. `None` outside of git.
-    pub(super) async fn find(git: &Git, directory: &Path) -> Option<Self> {
+    pub async fn find(git: &Git, directory: &Path) -> Option<Self> {
         git.prepare().await;
         let path = async |what: &str| {
             let output = git.call(directory, &["rev-parse", what]).output().await.ok()?;
@@ -31,7 +31,7 @@ impl Repository {
         Self::open(git, top, git_dir).await.ok()
     }
 
-    pub(super) async fn open(git: &Git, top: PathBuf, git_dir: PathBuf) -> Result<Self, GitError> {
+    pub async fn open(git: &Git, top: PathBuf, git_dir: PathBuf) -> Result<Self, GitError> {
         git.prepare().await;
         let mut repository = Self { git: git.clone(), top, git_dir, overrides: Vec::new() };
         repository.overrides = repository.find_overrides().await?;
@@ -39,11 +39,11 @@ impl Repository {
     }
 
     /// The same repository, with its configuration as it is now. An agent can have changed it.
-    pub(super) async fn again(&self) -> Result<Self, GitError> {
+    pub async fn again(&self) -> Result<Self, GitError> {
         Self::open(&self.git, self.top.clone(), self.git_dir.clone()).await
     }
 
-    pub(super) fn call<'a>(&'a self, args: &[&str]) -> Call<'a> {
+    pub fn call<'a>(&'a self, args: &[&str]) -> Call<'a> {
         let mut call = self.git.call(&self.top, args).env("GIT_DIR", &self.git_dir).env("GIT_WORK_TREE", &self.top);
         if !self.overrides.is_empty() {
             call = call.env("GIT_CONFIG_COUNT", self.overrides.len().to_string());
@@ -55,7 +55,7 @@ impl Repository {
     }
 
     /// The commit that a revision names. `None` if it names none.
-    pub(super) async fn commit(&self, revision: &str) -> Result<Option<String>, GitError> {
+    pub async fn commit(&self, revision: &str) -> Result<Option<String>, GitError> {
         let call = self.call(&["rev-parse", "--verify", "--quiet", "--end-of-options"]);
         let (code, output, error) = call.arg(format!("{revision}^{{commit}}")).run().await?;
         let id = String::from_utf8_lossy(&output).trim().to_owned();
@@ -67,7 +67,7 @@ impl Repository {
     }
 
     /// Where git has a file of this working tree.
-    pub(super) async fn path_of(&self, name: &str) -> Result<PathBuf, GitError> {
+    pub async fn path_of(&self, name: &str) -> Result<PathBuf, GitError> {
         let output = self.call(&["rev-parse", "--git-path", name]).output().await?;
         let line = output.strip_suffix(b"\n").unwrap_or(&output).to_vec();
         Ok(self.top.join(PathBuf::from(OsString::from_vec(line))))
@@ -94,7 +94,7 @@ impl Repository {
 }
 
 /// A path inside of a working tree, as git writes it.
-pub(super) fn inside(top: &Path, path: &[u8]) -> PathBuf {
+pub fn inside(top: &Path, path: &[u8]) -> PathBuf {
     top.join(std::ffi::OsStr::from_bytes(path))
 }
 

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::path::Path;
 
-use super::Scratch;
-use super::git::{Call, GitError};
 use super::repository::{Repository, inside};
+use super::scratch::Scratch;
+use super::{Call, GitError};
 
 /// A file that is larger is compared by its size and time only.
 const LARGE: u64 = 8 << 20;
@@ -28,21 +28,21 @@ struct Bounds {
 }
 
 /// Size, and time of the last change.
-type Stamp = (u64, Option<std::time::SystemTime>);
+pub type Stamp = (u64, Option<std::time::SystemTime>);
 
 /// Files that are too large to be compared by their contents.
-type Large = BTreeMap<Vec<u8>, Stamp>;
+pub type Large = BTreeMap<Vec<u8>, Stamp>;
 
 /// The state of a working tree.
 #[derive(Clone, Debug)]
-pub(super) struct Snapshot {
-    pub(super) tree: String,
-    pub(super) large: Large,
+pub struct Snapshot {
+    pub tree: String,
+    pub large: Large,
 }
 
 /// Where git writes.
 #[derive(Clone, Copy)]
-pub(super) enum Target<'a> {
+pub enum Target<'a> {
     /// Into the runner's own folder, outside of the repository.
     Scratch(&'a Scratch),
     /// Into the index and the repository of the working tree.
@@ -51,7 +51,7 @@ pub(super) enum Target<'a> {
 
 impl Target<'_> {
     /// A call that reads and writes there.
-    pub(super) fn call<'a>(self, repository: &'a Repository, objects: &Path, args: &[&str]) -> Call<'a> {
+    pub fn call<'a>(self, repository: &'a Repository, objects: &Path, args: &[&str]) -> Call<'a> {
         let call = repository.call(args);
         match self {
             Self::Own => call,
@@ -71,7 +71,7 @@ fn quoted(path: &Path) -> std::ffi::OsString {
     }
 }
 
-pub(super) async fn take(repository: &Repository, into: Target<'_>) -> Result<Snapshot, GitError> {
+pub async fn take(repository: &Repository, into: Target<'_>) -> Result<Snapshot, GitError> {
     let objects = repository.path_of("objects").await?;
     if let Target::Scratch(scratch) = into {
         let index = repository.path_of("index").await?;

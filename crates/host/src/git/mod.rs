@@ -8,10 +8,16 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ensemble_host::Environment;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 use tokio::sync::OnceCell;
+
+use crate::settings::Environment;
+
+pub mod difference;
+pub mod repository;
+pub mod scratch;
+pub mod snapshot;
 
 /// A call of git that takes longer is ended.
 const LONGEST: Duration = Duration::from_secs(120);
@@ -42,7 +48,7 @@ const SETTINGS: [&str; 18] = [
 
 /// Why a call of git did not do what it should.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum GitError {
+pub enum GitError {
     #[error("git could not be started: {0}")]
     Start(#[source] std::io::Error),
     #[error("git {0} took longer than {LONGEST:?}")]
@@ -66,7 +72,7 @@ const OF_PERSON: [&str; 4] = ["safe.directory", "core.excludesFile", "core.autoc
 
 /// How to call git on this machine.
 #[derive(Clone, Debug)]
-pub(super) struct Git {
+pub struct Git {
     env: BTreeMap<OsString, OsString>,
     /// A configuration in place of the person's, which holds [`OF_PERSON`] and nothing else.
     config: Option<PathBuf>,
@@ -77,7 +83,7 @@ pub(super) struct Git {
 }
 
 /// One call. A relative path in the arguments begins at `directory`.
-pub(super) struct Call<'a> {
+pub struct Call<'a> {
     git: &'a Git,
     directory: &'a Path,
     args: Vec<OsString>,
@@ -88,7 +94,7 @@ pub(super) struct Call<'a> {
 
 impl Git {
     /// `config` is a file that is written before the first call. Without one, the person's configuration counts as it is.
-    pub(super) fn new(environment: &Environment, config: Option<PathBuf>) -> Self {
+    pub fn new(environment: &Environment, config: Option<PathBuf>) -> Self {
         let inherited = ["PATH", "HOME", "TMPDIR", "XDG_CONFIG_HOME"]
             .into_iter()
             .filter_map(|name| Some((name.into(), environment.get(name)?.into())));
@@ -110,7 +116,7 @@ impl Git {
     }
 
     /// Writes the configuration for the calls that follow.
-    pub(super) async fn prepare(&self) {
+    pub async fn prepare(&self) {
         let Some(config) = &self.config else { return };
         self.written
             .get_or_init(|| async {
@@ -138,7 +144,7 @@ impl Git {
     }
 
     /// Major and minor. `None`: the program does not say it.
-    pub(super) async fn version(&self) -> Option<(u32, u32)> {
+    pub async fn version(&self) -> Option<(u32, u32)> {
         let ask = async || {
             let said = self.call(Path::new("/"), &["version"]).line().await.ok()?;
             let mut numbers = said.split(' ').nth(2)?.split('.').map(|number| number.parse().ok());
@@ -148,48 +154,48 @@ impl Git {
     }
 
     /// Whether git refuses to work in a directory because another user owns it.
-    pub(super) async fn distrusts(&self, directory: &Path) -> bool {
+    pub async fn distrusts(&self, directory: &Path) -> bool {
         let asked = self.call(directory, &["rev-parse", "--show-toplevel"]).run().await;
         asked.is_ok_and(|(_, _, error)| error.contains("dubious ownership"))
     }
 
-    pub(super) fn call<'a>(&'a self, directory: &'a Path, args: &[&str]) -> Call<'a> {
+    pub fn call<'a>(&'a self, directory: &'a Path, args: &[&str]) -> Call<'a> {
         let args = args.iter().map(OsString::from).collect();
         Call { git: self, directory, args, env: Vec::new(), input: Vec::new(), at_most: 64 << 10 }
     }
 }
 
 impl Call<'_> {
-    pub(super) fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
+    pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
         self.args.push(arg.as_ref().to_owned());
         self
     }
 
-    pub(super) fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
+    pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.env.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
         self
     }
 
-    pub(super) fn input(mut self, input: Vec<u8>) -> Self {
+    pub fn input(mut self, input: Vec<u8>) -> Self {
         self.input = input;
         self
     }
 
     /// The longest output, in bytes. A longer one is an error.
-    pub(super) fn at_most(mut self, bytes: usize) -> Self {
+    pub fn at_most(mut self, bytes: usize) -> Self {
         self.at_most = bytes;
         self
     }
 
     /// The output of a call that succeeds.
-    pub(super) async fn output(self) -> Result<Vec<u8>, GitError> {
+    pub async fn output(self) -> Result<Vec<u8>, GitError> {
         let name = self.name();
         let (code, output, error) = self.run().await?;
         if code == Some(0) { Ok(output) } else { Err(GitError::Failed(name, error)) }
     }
 
     /// The output of a call that succeeds, as one line.
-    pub(super) async fn line(self) -> Result<String, GitError> {
+    pub async fn line(self) -> Result<String, GitError> {
         let name = self.name();
         let output = self.output().await?;
         let text = String::from_utf8(output).map_err(|_| GitError::Failed(name, "its output is no text".to_owned()))?;
@@ -197,7 +203,7 @@ impl Call<'_> {
     }
 
     /// The exit code, the output, and the end of standard error.
-    pub(super) async fn run(self) -> Result<(Option<i32>, Vec<u8>, String), GitError> {
+    pub async fn run(self) -> Result<(Option<i32>, Vec<u8>, String), GitError> {
         let (name, at_most) = (self.name(), self.at_most);
         match tokio::time::timeout(LONGEST, self.run_unbounded()).await {
             Ok(Ok((_, output, _))) if output.len() > at_most => Err(GitError::TooMuch(name, at_most)),
