@@ -36,7 +36,7 @@ pub const NOTHING: &str = "000000";
 pub const SUBMODULE: &str = "160000";
 
 impl Entry {
-    fn kind(&self) -> FileChange {
+    pub fn kind(&self) -> FileChange {
         match (self.old_mode.as_str(), self.new_mode.as_str()) {
             (NOTHING, _) => FileChange::Added,
             (_, NOTHING) => FileChange::Deleted,
@@ -125,7 +125,7 @@ pub async fn compare(
 }
 
 /// The large files that were added, changed or removed.
-fn large_files<'a>(before: &'a Snapshot, after: &'a Snapshot) -> impl Iterator<Item = Entry> {
+pub fn large_files<'a>(before: &'a Snapshot, after: &'a Snapshot) -> impl Iterator<Item = Entry> {
     let of = |path: &Vec<u8>, old: bool, new: bool| {
         let mode = |exists: bool| if exists { "100644" } else { NOTHING }.to_owned();
         let (old_mode, new_mode) = (mode(old), mode(new));
@@ -137,7 +137,8 @@ fn large_files<'a>(before: &'a Snapshot, after: &'a Snapshot) -> impl Iterator<I
     changed.chain(gone.map(move |path| of(path, true, false))).collect::<Vec<_>>().into_iter()
 }
 
-fn report(entries: &[Entry]) -> ReportedChanges {
+/// Their names and counts, as far as they are reported.
+pub fn report(entries: &[Entry]) -> ReportedChanges {
     let mut report =
         ReportedChanges { file_count: u32::try_from(entries.len()).unwrap_or(u32::MAX), ..Default::default() };
     let mut bytes = 0;
@@ -164,7 +165,7 @@ async fn diff(
     if entries.is_empty() {
         return Ok((Vec::new(), true));
     }
-    match patch(repository, into, trees, None).await {
+    match patch(repository, into, trees, (None, WHOLE_BYTES)).await {
         Ok(data) if data.is_empty() => return Ok((Vec::new(), false)),
         Ok(data) => return Ok((vec![DiffPart { path: None, data }], true)),
         Err(GitError::TooMuch(..)) => {}
@@ -173,7 +174,7 @@ async fn diff(
     let (mut parts, mut bytes, mut is_whole) = (BTreeMap::new(), 0, entries.len() <= MOST_FILES);
     for entry in entries.iter().take(MOST_FILES) {
         let path = String::from_utf8_lossy(&entry.path).into_owned();
-        let data = match patch(repository, into, trees, Some(&entry.path)).await {
+        let data = match patch(repository, into, trees, (Some(&entry.path), WHOLE_BYTES)).await {
             Ok(data) => data,
             Err(GitError::TooMuch(..)) => {
                 is_whole = false;
@@ -192,18 +193,22 @@ async fn diff(
     Ok((parts.into_iter().map(|(path, data)| DiffPart { path: Some(path), data }).collect(), is_whole))
 }
 
-async fn patch(
+/// The unified diff of one path, or of all.
+///
+/// # Errors
+/// [`GitError::TooMuch`]: it has more than `most` bytes.
+pub async fn patch(
     repository: &Repository,
     into: Target<'_>,
     (old, new): (&str, &str),
-    path: Option<&[u8]>,
+    (path, most): (Option<&[u8]>, usize),
 ) -> Result<String, GitError> {
     use std::os::unix::ffi::OsStrExt;
     let objects = repository.path_of("objects").await?;
     let mut args = vec!["diff-tree"];
     args.extend(OPTIONS);
     args.extend(["-p", "--submodule=short", "--src-prefix=a/", "--dst-prefix=b/", old, new, "--"]);
-    let mut call = into.call(repository, &objects, &args).at_most(WHOLE_BYTES);
+    let mut call = into.call(repository, &objects, &args).at_most(most);
     if let Some(path) = path {
         call = call.arg(Path::new(std::ffi::OsStr::from_bytes(path)));
     }

@@ -5,7 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+
+use ensemble_process::disk::on_disk;
+use nix::fcntl::OFlag;
 
 use super::repository::{Repository, inside};
 use super::scratch::Scratch;
@@ -58,25 +63,30 @@ impl Target<'_> {
             Self::Scratch(scratch) => call
                 .env("GIT_INDEX_FILE", scratch.join("index"))
                 .env("GIT_OBJECT_DIRECTORY", scratch.join("objects"))
-                .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", quoted(objects)),
+                .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", scratch.alternates(objects)),
         }
     }
 }
 
-/// The list of directories is separated by colons, unless a path is quoted.
-fn quoted(path: &Path) -> std::ffi::OsString {
-    match path.to_str() {
-        Some(text) => format!("\"{}\"", text.replace('\\', r"\\").replace('"', "\\\"")).into(),
-        None => path.as_os_str().to_owned(),
-    }
+/// The state of the whole working tree.
+///
+/// # Errors
+/// git cannot say it, or there is too much to read.
+pub async fn take(repository: &Repository, into: Target<'_>) -> Result<Snapshot, GitError> {
+    take_below(repository, into, Path::new("")).await
 }
 
-pub async fn take(repository: &Repository, into: Target<'_>) -> Result<Snapshot, GitError> {
+/// The same with the changes below one directory, a path from the top. Outside of it everything is as in the index.
+///
+/// # Errors
+/// As of [`take`].
+pub async fn take_below(repository: &Repository, into: Target<'_>, below: &Path) -> Result<Snapshot, GitError> {
     let objects = repository.path_of("objects").await?;
     if let Target::Scratch(scratch) = into {
         let index = repository.path_of("index").await?;
         // A repository without an index has no tracked files.
-        let copied = copy_index(&index, &scratch.join("index"));
+        let copy = scratch.join("index");
+        let copied = on_disk(move || copy_index(&index, &copy)).await;
         if copied.is_err_and(|error| error.kind() != std::io::ErrorKind::NotFound) {
             return Err(GitError::Other("the index cannot be read".to_owned()));
         }
@@ -87,7 +97,11 @@ pub async fn take(repository: &Repository, into: Target<'_>) -> Result<Snapshot,
         &["diff-files", "-z", "--name-only", "--no-renames", "--ignore-submodules=dirty"][..],
         &["ls-files", "-z", "--others", "--exclude-standard"],
     ] {
-        let output = into.call(repository, &objects, list).at_most(bounds.list_bytes).output().await?;
+        let mut call = into.call(repository, &objects, list).at_most(bounds.list_bytes);
+        if !below.as_os_str().is_empty() {
+            call = call.arg("--").arg(below);
+        }
+        let output = call.output().await?;
         // A path that ends with a slash is another repository.
         let is_file = |path: &&[u8]| !path.is_empty() && !path.ends_with(b"/");
         paths.extend(output.split(|byte| *byte == 0).filter(is_file).map(<[u8]>::to_vec));
@@ -95,7 +109,8 @@ pub async fn take(repository: &Repository, into: Target<'_>) -> Result<Snapshot,
     if paths.len() > bounds.paths {
         return Err(GitError::Other(format!("more than {} files are changed", bounds.paths)));
     }
-    let (listed, large) = sort_out(&repository.top, paths, &bounds)?;
+    let top = repository.top.clone();
+    let (listed, large) = on_disk(move || Ok(sort_out(&top, paths, &bounds))).await??;
     let update = ["update-index", "-z", "--add", "--remove", "--replace", "--stdin"];
     into.call(repository, &objects, &update).input(listed).output().await?;
     let tree = into.call(repository, &objects, &["write-tree"]).line().await?;
@@ -104,9 +119,17 @@ pub async fn take(repository: &Repository, into: Target<'_>) -> Result<Snapshot,
 
 /// With the time of the original, by which git knows whose contents it must compare.
 fn copy_index(index: &Path, copy: &Path) -> std::io::Result<()> {
-    fs::copy(index, copy)?;
-    let modified = fs::metadata(index)?.modified()?;
-    File::options().write(true).open(copy)?.set_modified(modified)
+    let mut from = open(index)?;
+    let about = from.metadata()?;
+    let mut to = File::create(copy)?;
+    std::io::copy(&mut (&mut from).take(about.len()), &mut to)?;
+    to.set_modified(about.modified()?)
+}
+
+/// A regular file. What an agent has put in its place is no reason to wait.
+pub(crate) fn open(path: &Path) -> std::io::Result<File> {
+    let file = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(std::io::Error::other("it is no regular file")) }
 }
 
 /// The paths that git should read, each with a zero at its end, and the files that are too large for that.
@@ -120,7 +143,7 @@ fn sort_out(top: &Path, paths: BTreeSet<Vec<u8>>, bounds: &Bounds) -> Result<(Ve
                 continue;
             }
             // A file that cannot be read cannot be compared. In a worktree it is work that would be lost.
-            Ok(found) if found.is_file() && File::open(&file).is_err() => {
+            Ok(found) if found.is_file() && open(&file).is_err() => {
                 if bounds.file_bytes == u64::MAX {
                     return Err(GitError::Other(format!("{} cannot be read", String::from_utf8_lossy(&path))));
                 }
