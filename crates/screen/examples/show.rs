@@ -314,6 +314,7 @@ fn state(phase: Phase, mode: Mode) -> Content {
         models: vec![choice("claude-sonnet-4-5", "Sonnet 4.5"), choice("claude-opus-4-5", "Opus 4.5")],
         commands: vec![command("compact", "make the conversation shorter"), command("review", "review a pull request")],
         steers: true,
+        does: Vec::new(),
         directory: "~/parser".into(),
         branch: Some("main".into()),
         provider_session_id: None,

@@ -58,6 +58,7 @@ impl Core {
             models: of(&self.choices.models, rests),
             commands: of(&self.choices.commands, rests),
             steers: self.abilities.is_some_and(|abilities| abilities.steers),
+            does: Vec::new(),
             directory: self.directory(),
             branch: self.branch.clone(),
             provider_session_id: self.kept.resume.clone().filter(|_| !self.kept.fork),

@@ -99,6 +99,7 @@ fn state() -> State {
             hint: Some(id("[file]")),
         }],
         steers: true,
+        does: vec![id("look.git")],
         directory: id("/home/ann"),
         branch: Some(id("main")),
         provider_session_id: Some(id("01890a5d-ac96-774b-bcce-b302099a8060")),

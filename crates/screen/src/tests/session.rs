@@ -262,6 +262,7 @@ pub(super) fn state(phase: Phase) -> State {
         models: vec![Choice { id: "opus-4".to_owned(), name: "Opus".to_owned() }],
         commands: vec![SlashCommand { name: "compact".to_owned(), description: "shorten".to_owned(), hint: None }],
         steers: false,
+        does: Vec::new(),
         directory: "/home/ann/app".to_owned(),
         branch: Some("main".to_owned()),
         provider_session_id: None,

@@ -269,6 +269,7 @@ fn state(phase: Phase, mode: Mode) -> Content {
         models: vec![choice("small"), choice("large")],
         commands: vec![SlashCommand { name: "compact".to_owned(), description: "Shorten".to_owned(), hint: None }],
         steers: false,
+        does: Vec::new(),
         directory: "/work".to_owned(),
         branch: None,
         provider_session_id: None,
