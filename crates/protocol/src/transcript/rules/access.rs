@@ -57,7 +57,7 @@ impl Access {
     }
 
     /// What this user may, when the account is the one that the owner has pinned.
-    pub(super) fn of(&self, user: UserId, account: &str) -> Right {
+    pub fn of(&self, user: UserId, account: &str) -> Right {
         match self.0.get(&user).filter(|grant| grant.account == account).map(|grant| &grant.may) {
             Some(May::Prompt) => Right::Prompt,
             Some(May::Approve) => Right::Approve,
