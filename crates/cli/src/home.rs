@@ -51,8 +51,7 @@ fn usual() -> Option<PathBuf> {
 }
 
 /// `$XDG_DATA_HOME/ensemble` or `~/.local/share/ensemble`. macOS has one place for data and configuration.
-#[cfg(feature = "up")]
-fn usual_data() -> Option<PathBuf> {
+pub(crate) fn usual_data() -> Option<PathBuf> {
     if cfg!(target_os = "macos") {
         return None;
     }

@@ -255,10 +255,11 @@ impl Lists {
             self.guest(user, grant).await?
         };
         let account = list.as_ref().and_then(|list| account_digest(&list.body().account)).unwrap_or_default();
-        let role = list.as_ref().and_then(|list| list.device(key)).map(|device| device.role);
+        let device = list.as_ref().and_then(|list| list.device(key));
+        let (role, box_key) = device.map(|device| (device.role, device.box_key.clone())).unzip();
         let signer = Signer { user, key: key.to_owned(), role, account };
         let list_is_withheld = self.is_withheld(said, &signer).await?;
-        Ok(Found { signer, list_is_withheld })
+        Ok(Found { signer, box_key, list_is_withheld })
     }
 
     async fn guest(&self, user: UserId, grant: Option<&AccessGrant>) -> Result<Option<List>, Error> {
@@ -312,6 +313,8 @@ impl Host {
 /// The signer of a command.
 pub(crate) struct Found {
     pub(crate) signer: Signer,
+    /// What is for this device only is sealed to it.
+    pub(crate) box_key: Option<String>,
     /// There is a newer list of the owner than the server shows here, so its devices are unknown.
     pub(crate) list_is_withheld: bool,
 }

@@ -101,8 +101,13 @@ impl Host {
         let (folder, written) = (self.sessions.clone(), kept.clone());
         let spool = on_disk(move || Spool::create(&folder, &written)).await;
         let spool = spool.map_err(|error| format!("The session cannot be written to disk: {error}."))?;
-        let key = idempotency_key();
-        if let Err(error) = repeated(backoff, || self.client.create_session(&request, &key)).await {
+        let (key, own) = (idempotency_key(), self.sessions.join(id.to_string()));
+        // The agent changes nothing before both are done.
+        let (made, ()) = tokio::join!(
+            repeated(backoff, || self.client.create_session(&request, &key)),
+            self.looks.begin(&own, &kept.directory)
+        );
+        if let Err(error) = made {
             if error.code().is_some_and(|code| code.status() < 500) && !error.is_passing() {
                 let _ = on_disk(move || spool.remove()).await;
             } else {

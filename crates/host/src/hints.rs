@@ -4,14 +4,16 @@ use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ensemble_client::AccountNews;
 use ensemble_types::hints::HintKind;
 use ensemble_types::ids::SessionId;
 use ensemble_types::problem::Code;
 use futures_util::StreamExt;
 use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::{Host, Pause};
+use super::{Host, Pause, look};
 
 /// The sessions of this host.
 #[derive(Default)]
@@ -58,6 +60,9 @@ impl Wakers {
     }
 }
 
+/// Questions that are dealt with at once, of all askers together.
+const MOST_LOOKS: usize = 16;
+
 /// Reads hints for as long as the host runs.
 pub(crate) async fn run(host: Arc<Host>) {
     let (mut pause, mut refused) = (Pause::new(&host), None::<Instant>);
@@ -66,11 +71,16 @@ pub(crate) async fn run(host: Arc<Host>) {
     // A runner notices it too, and reports it to the person who started it.
     let runners = if host.is_for_sessions_only() { 1 } else { 2 };
     let grace = host.settings.timing.refused_grace * runners;
+    let mut looks = JoinSet::new();
     loop {
-        let mut hints = pin!(host.client.follow_hints());
-        while let Some(hint) = hints.next().await {
-            match hint {
-                Ok(hint) => {
+        let mut events = pin!(host.client.follow_account());
+        while let Some(event) = events.next().await {
+            while looks.try_join_next().is_some() {}
+            match event {
+                // A device that gets no answer in time asks again.
+                Ok(AccountNews::Look(_)) if looks.len() >= MOST_LOOKS => {}
+                Ok(AccountNews::Look(asked)) => drop(looks.spawn(look::serve(host.clone(), asked))),
+                Ok(AccountNews::Hint(hint)) => {
                     refused = None;
                     pause.reset();
                     match (hint.kind, hint.id.and_then(|id| id.parse().ok())) {

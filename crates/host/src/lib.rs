@@ -27,6 +27,7 @@ mod hints;
 mod kept;
 mod keys;
 mod leftovers;
+mod look;
 mod mcp;
 mod pause;
 mod place;
@@ -61,6 +62,7 @@ use tokio::sync::{Mutex, Notify, mpsc};
 
 use account::Lists;
 use hints::Wakers;
+use look::Looks;
 use room::Room;
 use served::Servers;
 use session::Session;
@@ -96,6 +98,7 @@ pub struct Host {
     hosted: Sessions,
     room: Room,
     servers: Servers,
+    looks: Looks,
     /// The variables of the terminals in which sessions of this process were begun. They hold keys, so they are never on disk.
     environments: std::sync::Mutex<HashMap<SessionId, Environment>>,
     /// Each session that has not ended holds one.

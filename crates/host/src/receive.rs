@@ -301,7 +301,7 @@ impl Reader {
         let grants = self.grants.borrow().clone();
         let grant = grants.iter().find(|grant| grant.user == envelope.user);
         let said = message.list.clone();
-        let Found { signer, list_is_withheld } =
+        let Found { signer, list_is_withheld, .. } =
             find_signer(&self.host, self.session, (envelope.user, &envelope.key), grant, &said).await;
         Some(Command { message, signer, epoch, list_is_withheld, key_is_missing: self.marks.missing().is_some() })
     }

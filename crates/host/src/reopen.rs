@@ -96,6 +96,11 @@ impl Host {
             std::io::ErrorKind::InvalidData => Why::Damaged(error.to_string()),
             _ => Why::Now(error.to_string()),
         })?;
+        let directory = match &opened {
+            Opened::Whole(_, kept) => &kept.directory,
+            Opened::Lost(card, _) => &card.directory,
+        };
+        self.looks.begin_again(&self.sessions.join(id.to_string()), directory).await;
         let (card, why) = match opened {
             Opened::Whole(spool, kept) => {
                 self.end_agent(kept.process).await;

@@ -16,13 +16,14 @@ use tokio::time::{Instant, timeout_at};
 use super::account::{Lists, ListsError};
 use super::drain::{Drain, Phase};
 use super::hints::Wakers;
+use super::look::Looks;
 use super::reopen::Reopened;
 use super::room::Room;
 use super::served::Servers;
 use super::session::Session;
 use super::settings::{Hosting, Settings};
 use super::tasks::Sessions;
-use super::{Folder, Host, Pause, confirm, hints, local, place, rest, socket, spool};
+use super::{Folder, Host, Pause, confirm, hints, local, look, place, rest, socket, spool};
 
 /// Hosts sessions in the folder until the drain has ended them. `ready` receives the host once it is.
 ///
@@ -73,6 +74,7 @@ pub async fn run(
     asked.spawn(hints::run(host.clone()));
     asked.spawn(confirm::run(host.clone()));
     asked.spawn(let_go(host.clone()));
+    asked.spawn(look::watch(host.clone()));
     asked.spawn(spool::watch(host.sessions.clone()));
     tracing::info!(sessions = sessions.len(), "This machine hosts sessions");
     hosting.ready.notify_one();
@@ -160,7 +162,9 @@ async fn open(
             }
         }
     };
+    let looks = Looks::open(&settings.environment, &folder, &hosting.own, settings.timing.look_within);
     Ok(Host {
+        looks: looks.map_err(|error| format!("{}: {error}", folder.display()))?,
         settings: settings.clone(),
         sessions_only: hosting.sessions_only,
         client,

@@ -92,14 +92,14 @@ enum End {
 
 impl Session {
     pub(crate) fn new(host: Arc<Host>, core: Core, spool: Spool, keys: Keys) -> Self {
-        let outbox = Outbox::default();
+        let (outbox, grants) = (Outbox::default(), watch::Sender::new(core.kept.access.clone()));
         outbox.add(core.kept.unsent.iter().cloned());
-        let task = host.hosted.add(core.kept.session);
+        let task = host.hosted.add(core.kept.session, grants.subscribe());
         Self {
             host,
             id: core.kept.session,
             task,
-            grants: watch::Sender::new(core.kept.access.clone()),
+            grants,
             at_server: Newest::default(),
             behind: watch::Sender::new(core.kept.behind.clone()),
             core,

@@ -50,6 +50,8 @@ pub struct Hosting {
     pub account: String,
     /// The folder of the sessions. One program hosts them at a time.
     pub folder: PathBuf,
+    /// What else belongs to this program: its configuration, keys and data. No look shows any of it.
+    pub own: Vec<PathBuf>,
     /// The program does nothing else, and ends some time after its last session.
     pub sessions_only: bool,
     /// Is notified when sessions can be started.
@@ -79,6 +81,8 @@ pub struct Timing {
     pub rekey_grace: Duration,
     /// How long a refused key is retried, because the refusal may be temporary. Then the sessions end here.
     pub refused_grace: Duration,
+    /// How long a look at this machine may take.
+    pub look_within: Duration,
     /// The pauses before a call is retried.
     pub backoff: Backoff,
 }
@@ -96,6 +100,7 @@ impl Default for Timing {
             deliver_grace: Duration::from_secs(10),
             rekey_grace: Duration::from_secs(5),
             refused_grace: Duration::from_secs(20),
+            look_within: Duration::from_secs(2),
             backoff: Backoff::default(),
         }
     }

@@ -171,6 +171,12 @@ impl Spool {
         Ok(Self::all(sessions)?.into_iter().filter_map(read).collect())
     }
 
+    /// # Errors
+    /// The session is not here, or its card cannot be read.
+    pub(crate) fn card_of(sessions: &Path, session: SessionId) -> io::Result<Card> {
+        card::read(&sessions.join(session.to_string()))
+    }
+
     /// Writes a step, and waits until it is on disk.
     pub(crate) fn write(&mut self, step: &[Change]) -> io::Result<()> {
         let mut line = serde_json::to_vec(step)?;

@@ -159,7 +159,8 @@ fn is_linked(context: &Context) -> Failure {
 /// This machine's live sessions. The owner's account key is the one that this computer has checked.
 fn hosting(context: &Context, machine: &MachineId, account: &str) -> Hosting {
     let folder = live::host::folder(&context.home, machine);
-    Hosting { account: account.to_owned(), folder, sessions_only: false, ready: Arc::default() }
+    let own = [Some(context.home.path().to_owned()), crate::home::usual_data()].into_iter().flatten().collect();
+    Hosting { account: account.to_owned(), folder, own, sessions_only: false, ready: Arc::default() }
 }
 
 /// Hosts sessions until some time after the last one.

@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// The looks that the host answers.
+const DOES: [&str; 3] = ["look.names", "look.file", "look.git"];
+
 impl Core {
     /// Says what has become different.
     pub(super) fn settle(&mut self) {
@@ -58,7 +61,7 @@ impl Core {
             models: of(&self.choices.models, rests),
             commands: of(&self.choices.commands, rests),
             steers: self.abilities.is_some_and(|abilities| abilities.steers),
-            does: Vec::new(),
+            does: DOES.map(str::to_owned).to_vec(),
             directory: self.directory(),
             branch: self.branch.clone(),
             provider_session_id: self.kept.resume.clone().filter(|_| !self.kept.fork),

@@ -25,6 +25,7 @@ use crate::account::Lists;
 use crate::drain::Drain;
 use crate::hints::Wakers;
 use crate::keys::Keys;
+use crate::look::Looks;
 use crate::room::Room;
 use crate::served::Servers;
 use crate::settings::{Settings, Timing};
@@ -51,7 +52,7 @@ pub(crate) struct Double {
     pub(crate) host: Arc<Host>,
     pub(crate) server: Server,
     pub(crate) ring: KeyRing,
-    primary: AccountKey,
+    pub(crate) primary: AccountKey,
     _folder: TempDir,
 }
 
@@ -85,7 +86,7 @@ impl Double {
             },
             agents: Box::new(|name| Err(format!("there is no agent {name}"))),
             max_agents: None,
-            timing: Timing::default(),
+            timing: Timing { look_within: Duration::from_secs(60), ..Timing::default() },
         };
         let account = primary.public_key();
         let lists = Lists::open(client.clone(), server.owner, &account, folder.path()).await.unwrap();
@@ -101,6 +102,7 @@ impl Double {
             wakers: Wakers::default(),
             hosted: Sessions::default(),
             room: Room::new(1),
+            looks: Looks::open(&settings.environment, folder.path(), &[], settings.timing.look_within).unwrap(),
             servers: Servers::open(&settings, folder.path().to_owned()).await,
             environments: StdMutex::new(HashMap::new()),
             unended: Arc::default(),

@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ensemble_agent::McpServer;
+use ensemble_protocol::transcript::body::AccessGrant;
 use ensemble_types::ids::SessionId;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -55,6 +56,7 @@ pub(crate) struct Sessions(Mutex<HashMap<SessionId, Orders>>);
 struct Orders {
     orders: mpsc::Sender<Order>,
     progress: watch::Receiver<Progress>,
+    grants: watch::Receiver<Vec<AccessGrant>>,
 }
 
 /// The session's own ends.
@@ -71,10 +73,10 @@ pub struct TaskTurn {
 
 impl Sessions {
     /// A session is hosted from now on.
-    pub(crate) fn add(&self, session: SessionId) -> Ends {
+    pub(crate) fn add(&self, session: SessionId, grants: watch::Receiver<Vec<AccessGrant>>) -> Ends {
         let (order, orders) = mpsc::channel(4);
         let (progress, seen) = watch::channel(None);
-        self.lock().insert(session, Orders { orders: order, progress: seen });
+        self.lock().insert(session, Orders { orders: order, progress: seen, grants });
         Ends { orders, progress }
     }
 
@@ -89,6 +91,11 @@ impl Sessions {
 
     pub(crate) fn has(&self, session: SessionId) -> bool {
         self.lock().contains_key(&session)
+    }
+
+    /// What people may command in a session. `None`: it is not hosted now.
+    pub(crate) fn grants(&self, session: SessionId) -> Option<Vec<AccessGrant>> {
+        self.lock().get(&session).map(|session| session.grants.borrow().clone())
     }
 
     /// Has a session do a prompt of its task. It is on disk when this returns.

@@ -157,6 +157,7 @@ impl Reading<'_> {
         config.hosting = account.map(|account| Hosting {
             account,
             folder: config.state_dir.join("host"),
+            own: vec![config.state_dir.clone()],
             sessions_only: false,
             ready: Arc::default(),
         });

@@ -72,6 +72,9 @@ pub struct Timing {
     /// How long a refused token is retried, because the refusal may be temporary. Then the attempts are ended.
     #[serde(rename = "refusedGraceMs", with = "millis")]
     pub refused_grace: Duration,
+    /// How long a look at this machine may take.
+    #[serde(rename = "lookWithinMs", with = "millis")]
+    pub look_within: Duration,
     /// How often the runner checks for programs that were installed or removed.
     #[serde(rename = "lookForProgramsMs", with = "millis")]
     pub look_for_programs: Duration,
@@ -96,6 +99,7 @@ impl Timing {
             deliver_grace: self.deliver_grace,
             rekey_grace: self.rekey_grace,
             refused_grace: self.refused_grace,
+            look_within: self.look_within,
             backoff: self.backoff(),
         }
     }
@@ -126,6 +130,7 @@ impl Default for Timing {
             output_interval: Duration::from_millis(100),
             answer_within: Duration::from_secs(10),
             refused_grace: host.refused_grace,
+            look_within: host.look_within,
             look_for_programs: Duration::from_secs(60),
         }
     }
