@@ -86,6 +86,8 @@ mod long;
 #[cfg(feature = "up")]
 mod long_homes;
 #[cfg(feature = "up")]
+mod looked;
+#[cfg(feature = "up")]
 mod lost_logs;
 #[cfg(feature = "up")]
 mod lying;

@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use crate::ensemble::User;
 use crate::runs::program;
 
-/// `many N` has it say N texts, `line 1` to `line N`; `hang` begins a turn that does not end. Anything else it says after the person.
+/// `many N` has it say N texts, `line 1` to `line N`; `write FILE` has it write a file; `hang` begins a turn that does not end. Anything else it says after the person.
 const CLAUDE: &str = r#"#!/bin/sh
 [ "$1" = "--version" ] && { echo "2.1.197 (scripted)"; exit 0; }
 [ "$1" = "auth" ] && { echo '{"loggedIn":true}'; exit 0; }
@@ -21,6 +21,7 @@ while IFS= read -r line; do
       echo '{"type":"system","subtype":"init","session_id":"s","claude_code_version":"2.1.197","model":"m","permissionMode":"default"}'
       case "$text" in
         hang) continue ;;
+        "write "*) echo written > "${text#write }"; echo '{"type":"assistant","message":{"content":[{"type":"text","text":"written"}]}}' ;;
         "many "*) seq -f '{"type":"assistant","message":{"content":[{"type":"text","text":"line %.0f"}]}}' 1 "${text#many }" ;;
         *) printf '{"type":"assistant","message":{"content":[{"type":"text","text":"said %s"}]}}\n' "$text" ;;
       esac
