@@ -417,6 +417,7 @@ test("a new state and a new plan replace the old ones, and keep what can be chos
     queue: [],
     access: [],
     keyEpoch: 1,
+    does: [],
   });
   session.host(state("starting", [{ id: "ask", name: "Ask" }]));
   assert.ok(session.host(state("working")).state);

@@ -34,6 +34,7 @@ function choices(agent: string | undefined, mode: Wanted["mode"], model: string,
         queue: [],
         access: [],
         keyEpoch: 1,
+        does: [],
         ...(models.length > 0 ? { model, models: [{ id: "", name: "Its own model" }, ...models] } : { models: [] }),
     };
 }

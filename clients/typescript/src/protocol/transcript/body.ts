@@ -188,6 +188,7 @@ const contents = {
     queue: listOrNone(text),
     access: listOrNone(access),
     keyEpoch: whole,
+    does: listOrNone(text),
   }),
   error: shape({
     code: word<"login" | "quota" | "overloaded" | "context" | "crashed" | "unknown">(),
