@@ -1,6 +1,6 @@
 /** What an edit changes: the lines that go and come, with three unchanged ones around. */
 import { structuredPatch } from "diff";
-import { useEffect, useMemo, useState, useSyncExternalStore } from "react";
+import { type HTMLAttributes, type ReactNode, useEffect, useMemo, useState, useSyncExternalStore } from "react";
 import { look, setLook } from "../base/look.ts";
 import { useStore } from "../base/store.ts";
 import { useRelative } from "../session/paths.ts";
@@ -23,11 +23,13 @@ export interface Diff {
     cut?: number | undefined;
 }
 
-interface Line {
+export interface Line {
     sign: "+" | "-" | " " | "…";
     text: string;
     before?: number | undefined;
     after?: number | undefined;
+    /** The line of the file as it is now, also in the place of one that is gone. */
+    now?: number | undefined;
 }
 
 function linesOf(diff: Diff, moved: number): Line[] {
@@ -86,8 +88,17 @@ function useWide(): boolean {
 
 const CLASS = { "+": "added", "-": "removed", " ": "same", "…": "gap" } as const;
 
+/** Lines that were read elsewhere, and can be chosen. */
+export interface Given {
+    lines: Line[];
+    isNew: boolean;
+    number: (line: Line) => ReactNode;
+    on: Pick<HTMLAttributes<HTMLElement>, "onClick" | "onKeyDown">;
+}
+
 interface Props {
     diff: Diff;
+    given?: Given | undefined;
     /** By how many lines earlier changes have moved what comes after them in the file. */
     moved?: number;
     /** Called with whether everything is drawn, and again when that changes. */
@@ -95,8 +106,9 @@ interface Props {
 }
 
 /** One file's change. */
-export function Changes({ diff, moved = 0, onWhole }: Props) {
-    const lines = useMemo(() => linesOf(diff, moved), [diff, moved]);
+export function Changes({ diff, given, moved = 0, onWhole }: Props) {
+    const lines = useMemo(() => given?.lines ?? linesOf(diff, moved), [diff, given, moved]);
+    const isNew = given?.isNew ?? diff.oldText == null;
     const [most, setMost] = useState(MOST_LINES);
     const [isLong, setLong] = useState(false);
     const long = lines.filter(({ text }) => text.length > MOST_CHARACTERS).length;
@@ -104,7 +116,7 @@ export function Changes({ diff, moved = 0, onWhole }: Props) {
     useEffect(() => onWhole?.(isWhole), [isWhole, onWhole]);
     const isWide = useWide();
     const shortOf = useRelative();
-    const isSplit = useStore(look).changes === "split" && isWide && diff.oldText != null;
+    const isSplit = useStore(look).changes === "split" && isWide && !isNew;
     const added = lines.filter((line) => line.sign === "+").length;
     const removed = lines.filter((line) => line.sign === "-").length;
     return (
@@ -114,8 +126,8 @@ export function Changes({ diff, moved = 0, onWhole }: Props) {
                     {strict(shortOf(diff.path))}
                 </bdi>
                 <span className="counts">
-                    {diff.oldText == null && <span className="new">new file</span>}
-                    {isWide && diff.oldText != null && (
+                    {isNew && <span className="new">new file</span>}
+                    {isWide && !isNew && (
                         <button
                             type="button"
                             className="layout"
@@ -131,21 +143,21 @@ export function Changes({ diff, moved = 0, onWhole }: Props) {
                     <span className="minus">−{removed}</span>
                 </span>
             </figcaption>
-            <div className="lines" tabIndex={0} role="group" aria-label={`Changes of ${strict(diff.path)}`}>
+            <div className="lines" tabIndex={0} role="group" aria-label={`Changes of ${strict(diff.path)}`} {...given?.on}>
                 <table>
                     <tbody>
                         {isSplit &&
                             paired(lines.slice(0, most)).map(([old, now], at) => (
                                 <tr key={at} className={old?.sign === "…" ? "gap" : "both"}>
                                     <Half line={old} number={old?.before} isLong={isLong} />
-                                    <Half line={now} number={now?.after} isLong={isLong} />
+                                    <Half line={now} number={now && (given?.number(now) ?? now.after)} isLong={isLong} />
                                 </tr>
                             ))}
                         {!isSplit &&
                             lines.slice(0, most).map((line, at) => (
                                 <tr key={at} className={CLASS[line.sign]}>
-                                    <td className="number" aria-hidden="true">
-                                        {line.after ?? line.before ?? ""}
+                                    <td className="number" aria-hidden={!given}>
+                                        {given?.number(line) ?? line.after ?? line.before ?? ""}
                                     </td>
                                     <td className="sign">{line.sign === " " ? "" : line.sign}</td>
                                     <td className="line">
@@ -171,11 +183,11 @@ export function Changes({ diff, moved = 0, onWhole }: Props) {
     );
 }
 
-function Half({ line, number, isLong }: { line: Line | undefined; number: number | undefined; isLong: boolean }) {
+function Half({ line, number, isLong }: { line: Line | undefined; number: ReactNode; isLong: boolean }) {
     const of = line === undefined ? "none" : CLASS[line.sign];
     return (
         <>
-            <td className={`number ${of}`} aria-hidden="true">
+            <td className={`number ${of}`} aria-hidden={typeof number !== "object"}>
                 {number ?? ""}
             </td>
             <td className={`line half ${of}`}>
