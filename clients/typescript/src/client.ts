@@ -237,7 +237,7 @@ function isUnsent(error: unknown): boolean {
 /** How long the server is asked to hold a request, in milliseconds. */
 function waitOf({ path, body }: Written): number {
   const asked = /[?&](?:waitMs|timeoutMs)=(\d+)/.exec(path)?.[1] ?? /"timeoutMs":(\d+)/.exec(body ?? "")?.[1];
-  if (asked === undefined) return path.endsWith("/pend") ? 30_000 : 0;
+  if (asked === undefined) return /\/(pend|looks)$/.test(path) ? 30_000 : 0;
   return Math.min(Number(asked), 120_000);
 }
 

@@ -31,6 +31,7 @@ const HARMLESS_POSTS = [
   /^\/v1\/auth\/challenge$/,
   /^\/v1\/auth\/links\/[^/]+\/refusal$/,
   /^\/v1\/devices$/,
+  /^\/v1\/looks$/,
   /^\/v1\/sessions\/[^/]+\/shares$/,
   /^\/v3\/sessions\/[^/]+\/messages(\/batch)?$/,
   /^\/v1\/orchestrator\/runs\/[^/]+\/(cancel|pend)$/,
