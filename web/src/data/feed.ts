@@ -2,6 +2,7 @@
 import type { Store } from "../base/store.ts";
 import type { Answers, Card, Item, PlanEntry, State } from "../session/types.ts";
 import type { Attachment } from "@ensemble/client/transcript";
+import type { Looks } from "./looks.ts";
 import type { SessionRow } from "./row.ts";
 
 export interface FeedView {
@@ -55,6 +56,8 @@ export interface SessionFeed {
   setMode(mode: string): Promise<void>;
   setModel(model: string): Promise<void>;
   loadOlder(): Promise<void>;
+  /** What its machine shows of its directory. Absent: this reader may not ask. */
+  looks?(): Promise<Looks>;
 }
 
 /** Before anything is known. */

@@ -9,6 +9,7 @@ import { failedOf } from "./failed.ts";
 import { type FeedView, NOTHING, type SessionFeed } from "./feed.ts";
 import { keepTrying } from "./keep-trying.ts";
 import { keepView, keptView } from "./kept-view.ts";
+import type { Looks } from "./looks.ts";
 import { whileSeen } from "./seen.ts";
 import { rowOf, sessions } from "./sessions.ts";
 
@@ -86,6 +87,13 @@ export class LiveFeed implements SessionFeed {
     const isMore = await this.#opened().loadOlder();
     this.view.update((before) => ({ ...before, hasOlder: isMore }));
     this.#draw();
+  }
+
+  async looks(): Promise<Looks> {
+    const { looksOf } = await import("./looks-of.ts");
+    const { row } = this.view.get();
+    if (!row) throw new Error("The session is not open yet.");
+    return looksOf(row);
   }
 
   #opened(): LiveSession {
@@ -170,9 +178,9 @@ export class LiveFeed implements SessionFeed {
     const listed = sessions.get().rows.find(({ id }) => id === this.id);
     const { row } = this.view.get();
     if (!row || !listed) return;
-    const { online, cannotWrite } = listed;
+    const { online, cannotWrite, lastActiveAt } = listed;
     if (online !== row.online || cannotWrite !== row.cannotWrite)
-      this.view.update((before) => ({ ...before, row: { ...row, online, cannotWrite } }));
+      this.view.update((before) => ({ ...before, row: { ...row, online, cannotWrite, lastActiveAt } }));
   };
 
   /** Draws at most once for each frame of the screen. */

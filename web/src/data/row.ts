@@ -17,6 +17,8 @@ export interface SessionRow {
   /** Open requests. */
   open: number;
   online: boolean;
+  /** When its machine was last there. */
+  lastActiveAt?: string | undefined;
   thinking: boolean;
   /** Why its machine cannot write in it, by the server's word. */
   cannotWrite?: "key_refused" | "key_not_given" | "key_of_stranger" | "list_unread" | undefined;

@@ -215,6 +215,7 @@ export async function rowOf(session: Session): Promise<SessionRow> {
     ref,
     ownerId,
     online,
+    lastActiveAt: session.lastActiveAt ?? undefined,
     archived,
     accessLevel,
     updatedAt,

@@ -1,6 +1,6 @@
 /** The page of one session. */
 import type { Attachment } from "@ensemble/client/transcript";
-import { lazy, Suspense, useCallback, useEffect, useState } from "react";
+import { lazy, Suspense, useCallback, useEffect, useId, useState } from "react";
 import { Link } from "wouter";
 import { Icon } from "../base/icons.tsx";
 import { useStore } from "../base/store.ts";
@@ -20,9 +20,9 @@ import { KeptNote } from "../shell/kept-note.tsx";
 import { paths } from "../shell/route.ts";
 import { oneLine, visible } from "../text/visible.ts";
 import { ShareDialog } from "../share/dialog.tsx";
+import type { Tab } from "../looks/words.ts";
 import { MOST_FILES } from "./attachments.ts";
 import { Composer } from "./composer.tsx";
-import { Details } from "./details.tsx";
 import { hasLost, lastMessages } from "./last-messages.ts";
 import { Phase } from "./phase.tsx";
 import { Directory } from "./paths.ts";
@@ -36,6 +36,9 @@ import { useTyping } from "./use-digits.ts";
 /** Loaded when a conversation begins. */
 const Talk = lazy(() => import("../voice/talk.tsx"));
 const RareNotes = lazy(() => import("./rare-notes.tsx"));
+const Details = lazy(() => import("./details.tsx").then((found) => ({ default: found.Details })));
+const Tabs = lazy(() => import("../looks/tabs.tsx"));
+const Looked = lazy(() => import("../looks/looked.tsx"));
 
 export function SessionPage({ id, isTalking = false }: { id: string; isTalking?: boolean }) {
     const feed = useFeed(id);
@@ -57,6 +60,11 @@ export function Session({ feed, isPublic = false, isTalking = false }: SessionPr
     useTitle(title);
     const [shown, setShown] = useState<"details" | "share">();
     const close = () => setShown(undefined);
+    const panel = useId();
+    const [wish, setTab] = useState<Tab>("chat");
+    const does =
+        feed.looks && state?.does?.some((word) => word === "look.git" || word === "look.file") ? state.does : undefined;
+    const tab = does ? wish : "chat";
     const hasLink = Boolean(useLink(feed.id, view.may.own && !isPublic));
     const hasVoice = useStore(voiceKey) !== undefined;
     const [wanted, setWanted] = useState<string>();
@@ -143,33 +151,42 @@ export function Session({ feed, isPublic = false, isTalking = false }: SessionPr
                     </div>
                 )}
                 {view.error === undefined && !view.isOpen && (
-                    <div className="transcript">
-                        <p className="older" role="status">
-                            Opening…
-                        </p>
+                    <div className="session-panel">
+                        <Opening />
                     </div>
                 )}
                 {view.keptAt !== undefined && <KeptNote at={view.keptAt} />}
+                {does && (
+                    <Suspense fallback={<div className="session-tabs" />}>
+                        <Tabs does={does} tab={tab} onTab={setTab} panel={panel} />
+                    </Suspense>
+                )}
                 {view.isOpen && (
-                    <Transcript
-                        items={view.items}
-                        growing={view.growing}
-                        turnId={view.turnId}
-                        hasOlder={view.hasOlder}
-                        loadOlder={loadOlder}
-                        isWorking={state?.phase === "working"}
-                        nameOf={nameOf}
-                        isAway={row?.online === false && view.isHosted}
-                    />
+                    <div
+                        className="session-panel"
+                        id={panel}
+                        {...(does && { role: "tabpanel", "aria-labelledby": `${panel}-${tab}` })}
+                    >
+                        {tab === "chat" ? (
+                            <Transcript
+                                items={view.items}
+                                growing={view.growing}
+                                turnId={view.turnId}
+                                hasOlder={view.hasOlder}
+                                loadOlder={loadOlder}
+                                isWorking={state?.phase === "working"}
+                                nameOf={nameOf}
+                                isAway={row?.online === false && view.isHosted}
+                            />
+                        ) : (
+                            <Suspense fallback={<Opening />}>
+                                <Looked feed={feed} tab={tab} />
+                            </Suspense>
+                        )}
+                    </div>
                 )}
                 {isTalking && (
-                    <Suspense
-                        fallback={
-                            <p className="older" role="status">
-                                Opening…
-                            </p>
-                        }
-                    >
+                    <Suspense fallback={<Opening />}>
                         <Talk feed={feed} show={setWanted} />
                     </Suspense>
                 )}
@@ -185,10 +202,22 @@ export function Session({ feed, isPublic = false, isTalking = false }: SessionPr
                     </Suspense>
                 )}
                 {view.isOpen && !isPublic && view.isGone !== true && <Dock feed={feed} wanted={wanted} />}
-                {row && shown === "details" && <Details row={row} state={state} isOwner={view.may.own} onClose={close} />}
+                {row && shown === "details" && (
+                    <Suspense>
+                        <Details row={row} state={state} isOwner={view.may.own} onClose={close} />
+                    </Suspense>
+                )}
                 {row && shown === "share" && <ShareDialog row={row} access={state?.access ?? []} onClose={close} />}
             </div>
         </Directory>
+    );
+}
+
+function Opening() {
+    return (
+        <p className="older" role="status">
+            Opening…
+        </p>
     );
 }
 

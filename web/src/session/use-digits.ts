@@ -105,7 +105,8 @@ export function useDigits(now: Digits): void {
 /** The composer of the screen, where there is one. */
 const composer = (): HTMLTextAreaElement | null => document.querySelector(".composer textarea");
 
-function insertIntoComposer(text: string): void {
+/** Puts a text where the cursor of the composer is. */
+export function insertIntoComposer(text: string): void {
   const field = composer();
   if (!field) return;
   field.focus();

@@ -2,6 +2,7 @@
 import "../../src/styles/base.css";
 import "../../src/start-styles.ts";
 import type { Recovering } from "@ensemble/client/account";
+import { LookRefused, MachineAway } from "@ensemble/client/looks";
 import { readBody, View } from "@ensemble/client/transcript";
 import { createRoot } from "react-dom/client";
 import { findServer } from "../../src/base/server.ts";
@@ -9,6 +10,7 @@ import { Store } from "../../src/base/store.ts";
 import { account, type Role } from "../../src/data/account.ts";
 import type { DeviceRow } from "../../src/data/devices.ts";
 import type { FeedView, SessionFeed } from "../../src/data/feed.ts";
+import { type Looks, shownAs } from "../../src/data/looks.ts";
 import { type MachineRow, machines } from "../../src/data/machines.ts";
 import type { SessionRow } from "../../src/data/row.ts";
 import { sessions } from "../../src/data/sessions.ts";
@@ -36,6 +38,8 @@ interface Given {
     isPublic?: boolean;
     /** Over what is shown otherwise. */
     view?: Partial<FeedView>;
+    /** What the machine answers to looks, by what is asked; or the code with which it refuses them. */
+    looks?: { answers?: Record<string, unknown>; refused?: string };
     /** The public link of the session. */
     link?: LinkRow;
     /** The recovery words of an account that was made here: "begun", when the page was left before there were any. */
@@ -90,6 +94,7 @@ const row = {
     attention: "none",
     open: 0,
     online: given.online ?? true,
+    lastActiveAt: "2026-11-23T11:53:00Z",
     cannotWrite: given.cannotWrite,
     thinking: true,
     ended: false,
@@ -146,7 +151,28 @@ const interrupt: SessionFeed["interrupt"] = () => {
     store.update((before) => ({ ...before, state: before.state && { ...before.state, stillRunning: [] } }));
     return Promise.resolve();
 };
+/** What was looked at. */
+const looked: string[] = [];
+Object.assign(globalThis, { looked });
+function look<T>(what: string): Promise<T> {
+    looked.push(what);
+    const { answers = {}, refused } = given.looks ?? {};
+    if (refused === "away") return Promise.reject(new MachineAway("The machine has no stream open."));
+    if (refused !== undefined) return Promise.reject(new LookRefused(refused, `Refused: ${refused}. Do something else.`));
+    return what in answers ? Promise.resolve(answers[what] as T) : Promise.reject(new Error(`There is no ${what}.`));
+}
+const looks: Looks = {
+    state: (since) => look(`state ${since}`),
+    diff: (since, path) => look(`diff ${since} ${path}`),
+    log: () => look("log"),
+    names: (below) => look(`names ${below}`),
+    async file(path) {
+        const { kind, bytes, content } = await look<{ kind: string; bytes: number; content?: string }>(`file ${path}`);
+        return shownAs(path, kind, bytes, content === undefined ? undefined : new TextEncoder().encode(content));
+    },
+};
 const feed: SessionFeed = {
+    ...(given.looks && { looks: () => Promise.resolve(looks) }),
     id: "s",
     view: store,
     prompt,

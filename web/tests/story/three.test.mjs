@@ -21,6 +21,8 @@ async function signOut(page) {
 
 describe("the page in three browsers", { timeout: 25 * 60_000 }, () => {
   let session;
+  // The last words: what is far above the end is not drawn.
+  let said = "from the machine";
   before(async () => {
     await ensemble(["login", "--server", origin]);
     session = await ensemble(["claude", "--title", "Shared", "--dir", "work", "--detach", "[[say from the machine]]"]);
@@ -58,7 +60,7 @@ describe("the page in three browsers", { timeout: 25 * 60_000 }, () => {
           .getByRole("main")
           .getByRole("link", { name: /Shared/ })
           .click();
-        await page.getByRole("log").getByText("from the machine", { exact: true }).first().waitFor();
+        await page.getByRole("log").getByText(said, { exact: true }).first().waitFor();
         await phase(page, "Ready").waitFor();
         await checked();
       });
@@ -74,11 +76,12 @@ describe("the page in three browsers", { timeout: 25 * 60_000 }, () => {
         await card.waitFor({ state: "detached" });
         await phase(page, "Ready").waitFor();
         assert.ok(await exists(name));
-        await page.getByLabel("Prompt").fill(`[[say seen by ${name}]]`);
+        said = `seen by ${name}`;
+        await page.getByLabel("Prompt").fill(`[[say ${said}]]`);
         await page.getByRole("button", { name: "Send" }).click();
-        await page.getByRole("log").getByText(`seen by ${name}`, { exact: true }).waitFor();
+        await page.getByRole("log").getByText(said, { exact: true }).waitFor();
         await page.reload();
-        await page.getByRole("log").getByText(`seen by ${name}`, { exact: true }).waitFor();
+        await page.getByRole("log").getByText(said, { exact: true }).waitFor();
         await checked();
       });
 
