@@ -44,7 +44,7 @@ impl AccountHints for Hints {
 fn read(hint: WireHint) -> Result<AccountHint, RpcError> {
     let malformed = |what: &str| RpcError::Invalid(format!("the {what} of a hint is malformed"));
     let kind: HintKind = hint.kind.parse().map_err(|_| malformed("kind"))?;
-    if !matches!(kind, HintKind::Run | HintKind::Machine | HintKind::Device) {
+    if !matches!(kind, HintKind::Run | HintKind::Machine | HintKind::Device | HintKind::Invite) {
         return Err(malformed("kind"));
     }
     if hint.id.is_empty() || hint.id.len() > LONGEST_ID || hint.id.contains(char::is_control) {

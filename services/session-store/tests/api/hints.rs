@@ -161,10 +161,14 @@ on_both_databases! {
             revision,
         };
         let give = async |hints: Vec<WireHint>| services.give(GiveHintsRequest { hints }).await;
-        give(vec![wire("run", "a", 7), wire("machine", "laptop", 3), wire("device", "b", 1)]).await.unwrap();
-        let mut given = vec![hint(&mut events).await, hint(&mut events).await, hint(&mut events).await];
+        let hints = vec![wire("run", "a", 7), wire("machine", "laptop", 3), wire("device", "b", 1), wire("invite", "c", 2)];
+        give(hints).await.unwrap();
+        let mut given = Vec::new();
+        for _ in 0..4 {
+            given.push(hint(&mut events).await);
+        }
         given.sort();
-        let expected = [("device", "b", 1), ("machine", "laptop", 3), ("run", "a", 7)];
+        let expected = [("device", "b", 1), ("invite", "c", 2), ("machine", "laptop", 3), ("run", "a", 7)];
         assert_eq!(given, expected.map(|(kind, id, revision)| (kind.to_owned(), id.to_owned(), revision)));
         // A machine obeys the devices of its owner.
         assert_eq!(hint(&mut of_machine).await, ("device".to_owned(), "b".to_owned(), 1));
