@@ -1,25 +1,19 @@
 //! Linking a device.
 
-use std::time::Duration;
-
 use actix_web::HttpRequest;
-use ensemble_chassis::auth::caller_of;
 use ensemble_chassis::entrance::is_local;
 use ensemble_chassis::{Caller, Created, HandlerResult, Json, Path, Query, State};
 use ensemble_protocol::lists::decode;
 use ensemble_types::devices::{CreatedDeviceLink, DeviceLink, DeviceLinkRequest, DeviceLinkState};
-use ensemble_types::ids::UserId;
 use ensemble_types::text::Blob;
 use serde::Deserialize;
-use tokio::time::{Instant, sleep_until};
 use utoipa::IntoParams;
 
+use super::waiting::{Found, read_until, reader};
 use crate::Identity;
 use crate::domain::{LinkId, encode};
 use crate::error::Error;
 use crate::operations::device_links;
-
-pub(super) const LONGEST_WAIT_MS: u32 = 30_000;
 
 /// How long to wait.
 #[derive(Deserialize, IntoParams)]
@@ -64,36 +58,19 @@ pub(crate) async fn read(
     Query(query): Query<WaitQuery>,
 ) -> HandlerResult<Json<DeviceLink>> {
     let id = link_id(&id)?;
-    if query.wait_ms > LONGEST_WAIT_MS {
-        return Err(Error::BadField("?waitMs", "must be 0 to 30,000").into());
-    }
-    let deadline = Instant::now() + Duration::from_millis(query.wait_ms.into());
-    let mut changes = service.db.notifier().subscribe(device_links::topic(&id));
-    loop {
+    read_until(&service, device_links::topic(&id), query.wait_ms, async || {
         let (link, now) = device_links::read(&service.db, id).await?;
-        let expiry = Instant::now() + link.expires_at.since(now);
-        let (reader, owner, is_over) = (reader(&request), link.user, link.expires_at <= now);
-        let found = link.seen_by(reader, now);
-        let waits_on = match found.state {
+        let (reader, owner, expires_at) = (reader(&request), link.user, link.expires_at);
+        let body = link.seen_by(reader, now);
+        let waits_on = match body.state {
             DeviceLinkState::Waiting => true,
             DeviceLinkState::Asked => reader != Some(owner),
-            DeviceLinkState::Approved => reader == Some(owner) && !found.again && !is_over,
+            DeviceLinkState::Approved => reader == Some(owner) && !body.again && expires_at > now,
             DeviceLinkState::Refused | DeviceLinkState::Expired => false,
         };
-        if !waits_on || Instant::now() >= deadline || service.drain.is_closing() {
-            return Ok(Json(found));
-        }
-        tokio::select! {
-            () = changes.changed() => {}
-            () = service.drain.closing() => {}
-            () = sleep_until(deadline.min(expiry)) => {}
-        }
-    }
-}
-
-/// The user who reads, if there is one. It is checked again each time, because a token can end while the request waits.
-pub(super) fn reader(request: &HttpRequest) -> Option<UserId> {
-    caller_of(request).ok().filter(|caller| caller.machine.is_none()).map(|caller| caller.user)
+        Ok(Found { body, waits_on, expires_at, now })
+    })
+    .await
 }
 
 fn link_id(text: &str) -> Result<LinkId, Error> {

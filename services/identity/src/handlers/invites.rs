@@ -1,17 +1,14 @@
 //! Invitations.
 
-use std::time::Duration;
-
 use actix_web::HttpRequest;
 use ensemble_chassis::{Caller, Created, HandlerResult, Json, Path, Query, State};
 use ensemble_protocol::lists::decode;
 use ensemble_types::invites::{AnswerInvite, ClaimInvite, CreateInvite, CreatedInvite, Invite, InviteState, Invites};
 use ensemble_types::text::Blob;
 use serde::Deserialize;
-use tokio::time::{Instant, sleep_until};
 use utoipa::IntoParams;
 
-use super::device_links::{LONGEST_WAIT_MS, reader};
+use super::waiting::{Found, read_until, reader};
 use crate::Identity;
 use crate::domain::{InviteId, encode};
 use crate::error::Error;
@@ -50,30 +47,18 @@ pub(crate) async fn read(
     Query(query): Query<WaitQuery>,
 ) -> HandlerResult<Json<Invite>> {
     let id = invite_id(&id)?;
-    if query.wait_ms > LONGEST_WAIT_MS {
-        return Err(Error::BadField("?waitMs", "must be 0 to 30,000").into());
-    }
-    let deadline = Instant::now() + Duration::from_millis(query.wait_ms.into());
-    let mut changes = service.db.notifier().subscribe(invites::topic(&id));
-    loop {
+    read_until(&service, invites::topic(&id), query.wait_ms, async || {
         let (invite, now) = invites::read(&service.db, id).await?;
-        let expiry = Instant::now() + invite.expires_at.since(now);
-        let (reader, maker) = (reader(&request), invite.user);
-        let found = invite.seen_by(reader, now);
-        let waits_on = match found.state {
+        let (reader, maker, expires_at) = (reader(&request), invite.user, invite.expires_at);
+        let body = invite.seen_by(reader, now);
+        let waits_on = match body.state {
             InviteState::Open => true,
             InviteState::Claimed => reader.is_none() || reader != maker,
             InviteState::Answered | InviteState::Ended | InviteState::Expired => false,
         };
-        if !waits_on || Instant::now() >= deadline || service.drain.is_closing() {
-            return Ok(Json(found));
-        }
-        tokio::select! {
-            () = changes.changed() => {}
-            () = service.drain.closing() => {}
-            () = sleep_until(deadline.min(expiry)) => {}
-        }
-    }
+        Ok(Found { body, waits_on, expires_at, now })
+    })
+    .await
 }
 
 pub(crate) async fn claim(

@@ -8,3 +8,4 @@ pub(crate) mod invites;
 pub(crate) mod jwks;
 pub(crate) mod tokens;
 pub(crate) mod users;
+mod waiting;
