@@ -14,6 +14,7 @@ mod operations;
 
 mod clients;
 mod domain;
+mod first_account;
 mod keys;
 mod store;
 
@@ -21,10 +22,6 @@ mod config;
 mod error;
 mod metrics;
 
-use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
 use std::sync::Arc;
 
 use ensemble_chassis::http::turns_of_callers;
@@ -37,6 +34,7 @@ use futures_util::future::BoxFuture;
 use crate::clients::PushServices;
 use crate::config::{Config, Rules};
 use crate::domain::Registration;
+use crate::first_account::FirstAccount;
 use crate::keys::{KeyRing, Vault};
 use crate::metrics::IdentityMetrics;
 use crate::operations::sign_in::OpenChallenges;
@@ -59,38 +57,22 @@ pub fn migrations() -> Migrations {
     ensemble_store_kit::migrations!()
 }
 
-/// Says once how the first account is made, in the log and in a file of this user.
-async fn invite_first_user(db: &Db, config: &Config) -> Result<(), StartError> {
+/// `None`: there is an account.
+async fn invite_first_user(db: &Db, vault: &Vault, config: &Config) -> Result<Option<FirstAccount>, StartError> {
     let base = config.rules.origins.first().map(ToString::to_string).unwrap_or_default();
-    let file = config.key_file.with_file_name("first-account");
-    let invited = operations::invites::for_first_account(db, &base).await;
-    match invited.map_err(|error| anyhow::anyhow!("The first user cannot be invited: {error}"))? {
+    let invited = operations::invites::for_first_account(db, vault, &base).await;
+    let code = invited.map_err(|error| anyhow::anyhow!("The first user cannot be invited: {error}"))?;
+    let file = FirstAccount::next_to(&config.key_file);
+    Ok(match code {
         Some(code) => {
-            tracing::info!(
-                address = code.address().as_str(),
-                file = %file.display(),
-                "No account exists yet. `ensemble join` makes the first one with this address, within seven days and until the next start"
-            );
-            if let Err(error) = write_private(&file, &code.address()) {
-                tracing::warn!(file = %file.display(), %error, "The address for the first account stands in the log only");
-            }
+            file.invite(&code);
+            Some(file)
         }
-        None if file.exists() => {
-            if let Err(error) = fs::remove_file(&file) {
-                tracing::warn!(file = %file.display(), %error, "The address for the first account is over, and its file stays");
-            }
+        None => {
+            file.remove();
+            None
         }
-        None => {}
-    }
-    Ok(())
-}
-
-fn write_private(file: &Path, text: &str) -> io::Result<()> {
-    let new = file.with_extension("new");
-    let _left_over = fs::remove_file(&new);
-    let mut to = fs::File::options().create_new(true).write(true).mode(0o600).open(&new)?;
-    to.write_all(text.as_bytes())?;
-    fs::rename(new, file)
+    })
 }
 
 impl Service for Identity {
@@ -119,9 +101,14 @@ impl Service for Identity {
         signing_keys::refresh(&db, &ring).await?;
         let challenges = Arc::<OpenChallenges>::default();
         let metrics = IdentityMetrics::new(&context.metrics, &ring, &challenges)?;
+        let first_account = match config.rules.registration {
+            Registration::Invited => invite_first_user(&db, &vault, &config).await?,
+            _ => None,
+        };
         let cleanup = Cleanup {
             db: db.clone(),
             challenges: Arc::clone(&challenges),
+            first_account,
             every: config.sweep_every,
             drain: context.drain.clone(),
         };
@@ -131,9 +118,6 @@ impl Service for Identity {
             every: config.ring_refresh,
             drain: context.drain.clone(),
         };
-        if config.rules.registration == Registration::Invited {
-            invite_first_user(&db, &config).await?;
-        }
         let vapid = pushes::load_key(&db, &vault, config.push_contact).await?;
         let push_services = PushServices::new(vapid, config.push_trusted)?;
         let pushes = PushSender {

@@ -9,7 +9,9 @@ use aes_gcm::{Aes256Gcm, Nonce};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ed25519_dalek::SigningKey;
+use hkdf::Hkdf;
 use secrecy::zeroize::Zeroizing;
+use sha2::Sha256;
 
 /// Bytes of a nonce (NIST SP 800-38D, section 8.2.2: random, 96 bits).
 const NONCE: usize = 12;
@@ -20,6 +22,8 @@ const TOO_OPEN: u32 = 0o037;
 #[derive(Clone)]
 pub(crate) struct Vault {
     current: Aes256Gcm,
+    /// For secrets that all replicas derive.
+    deriving: Hkdf<Sha256>,
     /// Opens what was sealed before the key was replaced.
     previous: Option<Aes256Gcm>,
 }
@@ -42,7 +46,9 @@ pub(crate) struct CannotOpen;
 
 impl Vault {
     pub(crate) fn read(file: &Path, previous: Option<&Path>) -> Result<Self, BadKeyFile> {
-        Ok(Self { current: read_key(file)?, previous: previous.map(read_key).transpose()? })
+        let key = read_key(file)?;
+        let previous = previous.map(|file| cipher(&read_key(file)?)).transpose()?;
+        Ok(Self { current: cipher(&key)?, deriving: Hkdf::new(None, &key), previous })
     }
 
     /// Nonce and ciphertext. They can be opened with the same `name` only.
@@ -74,24 +80,34 @@ impl Vault {
             .map_err(|_| CannotOpen)
     }
 
+    /// A secret that each replica derives for this purpose, until the key-encryption key is replaced.
+    pub(crate) fn derived(&self, purpose: &str) -> Result<Zeroizing<[u8; 32]>, CannotOpen> {
+        let mut secret = Zeroizing::new([0; 32]);
+        self.deriving.expand(purpose.as_bytes(), secret.as_mut()).map_err(|_| CannotOpen)?;
+        Ok(secret)
+    }
+
     /// Whether the key-encryption key is being replaced.
     pub(crate) fn is_replaced(&self) -> bool {
         self.previous.is_some()
     }
 }
 
-fn read_key(file: &Path) -> Result<Aes256Gcm, BadKeyFile> {
+fn read_key(file: &Path) -> Result<Zeroizing<Vec<u8>>, BadKeyFile> {
     let mode = fs::metadata(file).map_err(BadKeyFile::Unreadable)?.permissions().mode() & 0o777;
     if mode & TOO_OPEN != 0 {
         return Err(BadKeyFile::TooOpen(mode));
     }
     let bytes = Zeroizing::new(fs::read(file).map_err(BadKeyFile::Unreadable)?);
-    let key = if bytes.len() == 32 {
-        bytes
-    } else {
-        Zeroizing::new(STANDARD.decode(bytes.trim_ascii()).map_err(|_| BadKeyFile::WrongLength)?)
-    };
-    Aes256Gcm::new_from_slice(&key).map_err(|_| BadKeyFile::WrongLength)
+    if bytes.len() == 32 {
+        return Ok(bytes);
+    }
+    let decoded = STANDARD.decode(bytes.trim_ascii()).map_err(|_| BadKeyFile::WrongLength)?;
+    Ok(Zeroizing::new(decoded))
+}
+
+fn cipher(key: &[u8]) -> Result<Aes256Gcm, BadKeyFile> {
+    Aes256Gcm::new_from_slice(key).map_err(|_| BadKeyFile::WrongLength)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use ensemble_chassis::Caller;
 use ensemble_protocol::lists::{decode, is_claim};
-use ensemble_protocol::seal::{InviteCode, new_secret};
+use ensemble_protocol::seal::InviteCode;
 use ensemble_store_kit::{Conn, Db, StoreError, hints};
 use ensemble_types::hints::{AccountHint, HintKind};
 use ensemble_types::invites::{ClaimInvite, CreateInvite, InviteClaim};
@@ -14,6 +14,7 @@ use super::devices::calling;
 use crate::Identity;
 use crate::domain::{DAY, INVITES_A_DAY, Invite, InviteId, MOST_OPEN_INVITES, encode};
 use crate::error::Error;
+use crate::keys::Vault;
 pub(crate) use crate::store::invites::topic;
 use crate::store::{accounts, device_lists, invites};
 
@@ -84,7 +85,7 @@ pub(crate) async fn claim(
         if invite.claim.as_ref().is_some_and(|first| first.user_id == user) {
             return Ok((invite, now));
         }
-        changed(tx, invite.claim(claim, now)?, now)
+        Ok(changed(tx, invite.claim(claim, now)?, now)?)
     };
     service.db.write("claim an invitation", claimed).await
 }
@@ -99,7 +100,7 @@ pub(crate) async fn answer(
     let caller = caller.clone();
     db.write("answer an invitation", move |tx| {
         let (invite, now) = own(tx, &caller, &id)?;
-        changed(tx, invite.answer(answer.clone(), now)?, now)
+        Ok(changed(tx, invite.answer(answer.clone(), now)?, now)?)
     })
     .await
 }
@@ -109,7 +110,7 @@ pub(crate) async fn end(db: &Db, caller: &Caller, id: InviteId) -> Result<(Invit
     let caller = caller.clone();
     db.write("end an invitation", move |tx| {
         let (invite, now) = own(tx, &caller, &id)?;
-        changed(tx, invite.end(now)?, now)
+        Ok(changed(tx, invite.end(now)?, now)?)
     })
     .await
 }
@@ -121,7 +122,7 @@ fn own(tx: &mut Conn, caller: &Caller, id: &InviteId) -> Result<(Invite, Timesta
 }
 
 /// Keeps the next step of an invitation, and gives its maker's readers a hint.
-fn changed(tx: &mut Conn, invite: Invite, now: Timestamp) -> Result<(Invite, Timestamp), Error> {
+fn changed(tx: &mut Conn, invite: Invite, now: Timestamp) -> Result<(Invite, Timestamp), StoreError> {
     invites::update(tx, &invite)?;
     if let Some(user) = invite.user {
         let (kind, id, revision) = (HintKind::Invite, encode(&invite.id), now.micros());
@@ -143,24 +144,43 @@ pub(super) fn admit(tx: &mut Conn, invite: Option<(InviteId, [u8; 32])>, now: Ti
     Ok(true)
 }
 
-/// The address of an invitation for the first account, if there is none. The one of an earlier start counts no more.
-pub(crate) async fn for_first_account(db: &Db, base: &str) -> Result<Option<InviteCode>, Error> {
-    let (id, secret) = (new_id(), new_secret());
-    let code = InviteCode::with_secret(base, &encode(&id), secret);
-    let digest = InviteCode::admission_digest(code.secret()).ok().and_then(|digest| decode(&digest));
-    let Some(digest) = digest else { return Ok(None) };
-    let made = db.write("invite the first user", move |tx| {
-        invites::delete_first(tx)?;
+/// The address of the invitation for the first account, if there is none. Every replica gives the same one, until it is used or expires.
+pub(crate) async fn for_first_account(db: &Db, vault: &Vault, base: &str) -> Result<Option<InviteCode>, Error> {
+    let (base, vault) = (base.to_owned(), vault.clone());
+    let code_of = move |id: &InviteId| {
+        let id = encode(id);
+        let secret = vault.derived(&format!("ensemble-first-account-v1\n{id}")).ok()?;
+        let digest = decode(&InviteCode::admission_digest(&secret).ok()?)?;
+        Some((InviteCode::with_secret(&base, &id, secret), digest))
+    };
+    db.write("invite the first user", move |tx| {
         if accounts::is_any(tx)? {
-            return Ok(false);
+            invites::delete_first(tx)?;
+            return Ok(None);
         }
-        let now = tx.now()?;
+        invites::lock_first(tx)?;
+        let open = invites::find_first(tx)?;
+        let known = open.and_then(|invite| Some((code_of(&invite.id)?, invite.admission)));
+        if let Some(((code, digest), admission)) = known
+            && digest == admission
+        {
+            return Ok(Some(code));
+        }
+        // The key-encryption key was replaced, or the time is over.
+        invites::delete_first(tx)?;
+        let (id, now) = (new_id(), tx.now()?);
+        let Some((code, digest)) = code_of(&id) else { return Ok(None) };
         if let Some(invite) = Invite::first(id, digest, now) {
             invites::insert(tx, &invite)?;
         }
-        Ok::<_, StoreError>(true)
-    });
-    Ok(made.await?.then_some(code))
+        Ok::<_, Error>(Some(code))
+    })
+    .await
+}
+
+/// Whether the server has an account.
+pub(crate) async fn is_account(db: &Db) -> Result<bool, StoreError> {
+    db.read("look for an account", accounts::is_any).await
 }
 
 fn new_id() -> InviteId {

@@ -103,6 +103,25 @@ pub(crate) fn update(tx: &mut Conn, invite: &Invite) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Of replicas that start at once, one makes the invitation for the first account.
+pub(crate) fn lock_first(tx: &mut Conn) -> Result<(), StoreError> {
+    on!(
+        tx,
+        Pg | c | diesel::sql_query("LOCK TABLE invites IN SHARE ROW EXCLUSIVE MODE").execute(c).map(drop),
+        Sqlite | _c | Ok(())
+    )
+}
+
+/// The one for the first account, while it can be used.
+pub(crate) fn find_first(tx: &mut Conn) -> Result<Option<Invite>, StoreError> {
+    let query = invites::table
+        .filter(invites::user_id.is_null())
+        .filter(invites::expires_at.gt(now()))
+        .filter(invites::state.eq(InviteStep::Open.as_str()));
+    let row: Option<Row> = on!(tx, |c| query.select(Row::as_select()).first(c).optional())?;
+    row.map(|row| row.invite(tx)).transpose()
+}
+
 /// Deletes those for the first account.
 pub(crate) fn delete_first(tx: &mut Conn) -> Result<usize, StoreError> {
     on!(tx, |c| diesel::delete(invites::table.filter(invites::user_id.is_null())).execute(c))

@@ -6,18 +6,22 @@ use std::time::Duration;
 use ensemble_chassis::Drain;
 use ensemble_store_kit::{Db, StoreError};
 
+use crate::first_account::FirstAccount;
 use crate::operations::cleanup;
+use crate::operations::invites::is_account;
 use crate::operations::sign_in::{OpenChallenges, count_challenges};
 
 pub(crate) struct Cleanup {
     pub(crate) db: Db,
     pub(crate) challenges: Arc<OpenChallenges>,
+    /// While the server has no account.
+    pub(crate) first_account: Option<FirstAccount>,
     pub(crate) every: Duration,
     pub(crate) drain: Drain,
 }
 
 impl Cleanup {
-    pub(crate) async fn run(self) {
+    pub(crate) async fn run(mut self) {
         loop {
             if let Err(error) = self.run_once().await {
                 tracing::warn!(%error, "Expired challenges and tokens could not be deleted");
@@ -29,8 +33,15 @@ impl Cleanup {
         }
     }
 
-    async fn run_once(&self) -> Result<(), StoreError> {
+    async fn run_once(&mut self) -> Result<(), StoreError> {
         cleanup::delete_expired(&self.db).await?;
+        // Another replica may have made it.
+        if self.first_account.is_some()
+            && is_account(&self.db).await?
+            && let Some(address) = self.first_account.take()
+        {
+            address.remove();
+        }
         count_challenges(&self.db, &self.challenges).await
     }
 }
