@@ -16,7 +16,7 @@ use ensemble_types::ids::{DeviceId, UserId};
 use ensemble_types::pushes::PushKind;
 use ensemble_types::time::Timestamp;
 
-use super::signing_keys;
+use super::{invites, signing_keys};
 use crate::Identity;
 use crate::domain::{
     Account, BadList, CallingDevice, Device, DeviceLink, Difference, Vouching, follow, is_link_of, lists, rings,
@@ -211,6 +211,10 @@ impl Change {
                 devices::gave_token(tx, device, now.plus(self.token_life))?;
             }
             remove(tx, device, now)?;
+        }
+        // Machines do not know the secrets.
+        if difference.removed.iter().any(|listed| listed.role != Role::Machine) {
+            invites::end_all(tx, account.id, now)?;
         }
         if let (Some(link), Some(completed)) = (link, &self.body.link) {
             device_links::update(tx, &link.approve(completed.answer.to_string(), now)?)?;

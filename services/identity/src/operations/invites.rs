@@ -5,6 +5,7 @@ use ensemble_protocol::lists::{decode, is_claim};
 use ensemble_protocol::seal::InviteCode;
 use ensemble_store_kit::{Conn, Db, StoreError, hints};
 use ensemble_types::hints::{AccountHint, HintKind};
+use ensemble_types::ids::UserId;
 use ensemble_types::invites::{ClaimInvite, CreateInvite, InviteClaim};
 use ensemble_types::time::Timestamp;
 use rand::RngCore;
@@ -12,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 use super::devices::calling;
 use crate::Identity;
-use crate::domain::{DAY, INVITES_A_DAY, Invite, InviteId, MOST_OPEN_INVITES, encode};
+use crate::domain::{DAY, INVITES_A_DAY, Invite, InviteId, InviteStep, MOST_OPEN_INVITES, encode};
 use crate::error::Error;
 use crate::keys::Vault;
 pub(crate) use crate::store::invites::topic;
@@ -181,6 +182,18 @@ pub(crate) async fn for_first_account(db: &Db, vault: &Vault, base: &str) -> Res
 /// Whether the server has an account.
 pub(crate) async fn is_account(db: &Db) -> Result<bool, StoreError> {
     db.read("look for an account", accounts::is_any).await
+}
+
+/// Ends those of an account that can still be used: a device that was removed knows their secrets.
+pub(super) fn end_all(tx: &mut Conn, user: UserId, now: Timestamp) -> Result<(), StoreError> {
+    for invite in invites::of_account(tx, user)? {
+        if matches!(invite.step, InviteStep::Open | InviteStep::Claimed)
+            && let Ok(ended) = invite.end(now)
+        {
+            changed(tx, ended, now)?;
+        }
+    }
+    Ok(())
 }
 
 fn new_id() -> InviteId {

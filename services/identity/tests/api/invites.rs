@@ -5,13 +5,14 @@ use std::time::Duration;
 use ensemble_protocol::lists::{ClaimText, encode};
 use ensemble_protocol::seal::InviteCode;
 use ensemble_testkit::{Answer, Api, Backend, Peers, SOON, eventually, in_time, on_both_databases};
+use ensemble_types::devices::Role;
 use ensemble_types::invites::ClaimInvite;
 use ensemble_types::text::Blob;
 use ensemble_types::time::Timestamp;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::listing::{Owner, signature};
+use crate::listing::{Keys, Owner, signature};
 use crate::{Fixture, ORIGIN, new_key, signed};
 
 const SECRET: [u8; 32] = [5; 32];
@@ -204,6 +205,19 @@ on_both_databases! {
         eventually(SOON, async || !file.exists()).await;
         let _again = fixture.restarted(&[]).await;
         assert!(!file.exists(), "there is an account");
+    }
+
+    async fn a_removed_device_has_no_invitation_left(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let mut alice = Owner::new(&fixture).await;
+        let (phone, laptop) = (Keys::new(), Keys::new());
+        alice.link(&fixture, &phone, Role::Linked).await;
+        alice.link(&fixture, &laptop, Role::Machine).await;
+        let invite = open(&alice.api).await;
+        alice.put(alice.without(&laptop)).await;
+        assert_eq!(alice.api.get(&path(&invite)).await.expect(200)["state"], "open", "a machine does not know it");
+        alice.put(alice.without(&phone)).await;
+        assert_eq!(alice.api.get(&path(&invite)).await.expect(200)["state"], "ended");
     }
 }
 
