@@ -109,8 +109,8 @@ pub fn class(is_post: bool, path: &str) -> Class {
     match path {
         "/v1/auth" | "/v1/auth/challenge" => Class::SignIn,
         "/healthz" | "/readyz" => Class::Exempt,
-        _ if is_under(path, "/v1/public-sessions/") || is_under(path, "/share/") => Class::PublicLink,
         _ if is_post && LINKS.iter().any(|links| is_call(path, links, &["request", "claim"])) => Class::DeviceLink,
+        _ if ["/v1/public-sessions/", "/share/", LINKS[1]].iter().any(|one| is_under(path, one)) => Class::PublicLink,
         _ if is_post && is_call(path, "/v1/orchestrator/leases/", &["heartbeat", "finish"]) => Class::NeverThrottled,
         "/v1/looks" if is_post => Class::Look,
         "/v3/sessions/live" if is_post => Class::LiveFrames,
@@ -191,6 +191,8 @@ mod tests {
         assert_eq!(class(false, "/v1/public-sessions/t/stream"), Class::PublicLink);
         assert_eq!(class(true, "/v1/auth/links/x/request"), Class::DeviceLink);
         assert_eq!(class(true, "/v1/invites/x/claim"), Class::DeviceLink);
+        assert_eq!(class(false, "/v1/invites/x"), Class::PublicLink);
+        assert_eq!(class(false, "/v1/invites"), Class::Ordinary);
         assert_eq!(class(true, "/v1/auth/links/x/refusal"), Class::Ordinary);
         assert_eq!(class(true, "/v1/looks"), Class::Look);
         assert_eq!(class(true, "/v1/looks/x/answer"), Class::Ordinary);
