@@ -27,3 +27,30 @@ test("an answer opens with its own invitation only", async () => {
     assert.throws(() => InviteCode.fromAddress(bad), SealError, bad);
   }
 });
+
+test("an owner's device checks a claim as the vector does", async () => {
+  const signer = await SigningKey.fromSeed(bytes(given.guestSeed));
+  const claim = { ...given.claim, userId: given.user, account: given.account, key: signer.publicKey };
+  assert.ok(await code.isGood(claim));
+  for (const bad of [
+    { name: "Eve" },
+    { version: 3 },
+    { account: given.answer.account },
+    { key: given.answer.account },
+    { mac: given.admission },
+  ]) {
+    assert.equal(await code.isGood({ ...claim, ...bad }), false, JSON.stringify(bad));
+  }
+  const other = InviteCode.of(code.base, code.id, given.admission);
+  assert.equal(await other.isGood(claim), false, "another secret");
+});
+
+test("what an owner's device makes has the form of the vector", async () => {
+  assert.equal(code.address, given.address);
+  const { secret, admission } = await InviteCode.newSecret();
+  const made = InviteCode.of(`${code.base}/`, code.id, secret);
+  assert.deepEqual(InviteCode.fromAddress(made.address), made);
+  assert.notEqual(admission, given.admissionDigest);
+  const of = InviteCode.of(code.base, code.id, given.address.split(".").at(-1));
+  assert.deepEqual(await of.openAnswer(await code.sealAnswer(given.answer)), await code.openAnswer(given.sealedAnswer));
+});

@@ -21,7 +21,14 @@ export class People {
     private readonly pins: Pins,
   ) {}
 
-  /** The name of a user. It is only what the server says. */
+  /** What this account calls a user. Undefined: it has no name for them. */
+  async called(user: string): Promise<string | undefined> {
+    const people = (await this.pins.shared()).state["people"] as Record<string, { name?: unknown }> | undefined;
+    const name = people?.[user]?.name;
+    return typeof name === "string" ? name : undefined;
+  }
+
+  /** The name that the server gives for a user. */
   name(user: string): Promise<string | undefined> {
     let name = this.#names.get(user);
     if (!name) {

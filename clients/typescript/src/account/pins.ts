@@ -90,11 +90,17 @@ export class Pins {
   }
 
   /** Signs it again after a device was removed: what that one has signed counts no more. `before` was read before the removal; what others
-   * have written since is kept, and the keys that were seen first stay. */
+   * have written since is kept, and the keys that were seen first stay. Invitations of before do not. */
   async signAgain(before: Shared): Promise<void> {
     await this.#share((state, version) => {
       const isNothing = version === 0 && Object.keys(before).length === 0;
-      return isNothing ? undefined : { ...before, ...state, pinned: { ...state.pinned, ...before.pinned } };
+      if (isNothing) return undefined;
+      // The removed device knows the secrets of these invitations.
+      const known = new Set(Object.keys(before["invites"] ?? {}));
+      const invites = Object.entries(state["invites"] ?? {}).filter(([id]) => !known.has(id));
+      const { invites: _of_before, ...kept } = { ...before, ...state };
+      const pinned = { ...state.pinned, ...before.pinned };
+      return { ...kept, ...(invites.length > 0 && { invites: Object.fromEntries(invites) }), pinned };
     }, true);
   }
 

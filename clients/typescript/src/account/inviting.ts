@@ -1,0 +1,274 @@
+// Inviting people into a session: the owner's side, which every device of the account can take.
+
+import { newId } from "../client.js";
+import { Distrust, isNotFound, isProblem, Refused } from "../errors.js";
+import { InviteCode, type InviteClaim } from "../protocol/seal/invite.js";
+import { sleep } from "../retry.js";
+import type { components } from "../openapi.js";
+import type { Context } from "./context.js";
+import { newestList, rememberList } from "./lists.js";
+import type { MachineReceipt } from "./live/access.js";
+import type { Shared } from "./pins.js";
+import { readUser } from "./pins.js";
+import type { Sessions } from "./sessions/index.js";
+import { hostOf } from "./sessions/known.js";
+
+/** What an invitation lets a person do. */
+export interface Invites {
+  session: string;
+  level: "view" | "edit";
+  may?: "prompt" | "approve";
+}
+
+/** An invitation as the devices of the account share it. */
+interface Kept extends Invites {
+  /** Absent when it was answered. */
+  secret?: string;
+  /** The address of the server in it. */
+  base: string;
+  expiresAt: string;
+  /** The device that answers now. */
+  answering?: { by: string; until: string };
+  /** Who has joined by it. */
+  user?: string;
+}
+
+interface Person {
+  account: string;
+  name: string;
+}
+
+/** Someone who has claimed an invitation with its secret, and waits. */
+export interface Waiting extends Invites {
+  id: string;
+  user: string;
+  /** What they call themselves. */
+  name: string;
+  account: string;
+  code: InviteCode;
+}
+
+/** How an invitation into a session stands. */
+export interface Listed extends Invites {
+  id: string;
+  state: components["schemas"]["InviteState"];
+  expiresAt: string;
+  base: string;
+  user: string | undefined;
+  /** What the one who has claimed it goes by. */
+  name: string | undefined;
+}
+
+/** The most invitations that are shared. */
+const MOST = 20;
+const DAY = 86_400_000;
+/** A device that has begun to answer is done by then, or gone. */
+const TURN = 60_000;
+const BETWEEN_LOOKS = 1_000;
+/** How long a person waits for another device that has begun to answer. */
+const WAITS = 90_000;
+
+const invitesOf = (state: Shared): Record<string, Kept> => ({ ...(state["invites"] as Record<string, Kept> | undefined) });
+const peopleOf = (state: Shared): Record<string, Person> => ({ ...(state["people"] as Record<string, Person> | undefined) });
+
+/** Makes an invitation. The guest reaches the server at the address that this program uses. */
+export async function invite(
+  context: Context,
+  invites: Invites,
+  hours: number,
+): Promise<{ id: string; address: string; expiresAt: string }> {
+  const { client, credential } = context;
+  const { secret, admission } = await InviteCode.newSecret();
+  const wanted = new Date(credential.now() + hours * 3_600_000).toISOString();
+  const { id, expiresAt } = await client.call("POST", "/v1/invites", { body: { admission, expiresAt: wanted } });
+  const base = new URL(client.base).href.replace(/\/+$/, "");
+  try {
+    await context.pins.share((state) => added(state, id, { ...invites, secret, base, expiresAt }, credential.now()));
+  } catch (error) {
+    await client.call("DELETE", "/v1/invites/{id}", { path: { id } }).catch(() => undefined);
+    throw error;
+  }
+  return { id, address: InviteCode.of(base, id, secret).address, expiresAt };
+}
+
+function added(state: Shared, id: string, kept: Kept, now: number): Shared {
+  const known = invitesOf(state);
+  const isOver = ({ secret, expiresAt }: Kept): boolean => secret === undefined || Date.parse(expiresAt) + DAY <= now;
+  // What is over makes room, the oldest first.
+  const over = Object.entries(known).filter(([, one]) => isOver(one));
+  over.sort(([, one], [, other]) => (one.expiresAt < other.expiresAt ? -1 : 1));
+  const beyond = Math.max(0, Object.keys(known).length + 1 - MOST);
+  if (over.length < beyond) throw new Refused("20 invitations are open. End one of them.");
+  for (const [one] of over.slice(0, beyond)) delete known[one];
+  return { ...state, invites: { ...known, [id]: kept } };
+}
+
+/** Who waits for an answer. A claim that was not made with its secret ends the invitation, and `onForged` gets the reason. */
+export async function waiting(context: Context, onForged: (error: Error) => void): Promise<Waiting[]> {
+  const { client } = context;
+  const open = Object.entries(invitesOf((await context.pins.shared()).state)).filter(([, { secret }]) => secret !== undefined);
+  if (open.length === 0) return [];
+  const { invites } = await client.call("GET", "/v1/invites");
+  const found: Waiting[] = [];
+  for (const [id, { secret = "", base, session, level, may }] of open) {
+    const { state, claim } = invites.find((one) => one.id === id) ?? {};
+    if (state === "answered") await noteAnswered(context, id, claim?.userId);
+    // What the server has forgotten is over.
+    if (state === undefined || state === "ended" || state === "expired") await forget(context, id);
+    if (state !== "claimed" || !claim) continue;
+    const code = InviteCode.of(base, id, secret);
+    try {
+      await check(context, code, claim);
+    } catch (error) {
+      if (!(error instanceof Distrust)) throw error;
+      await endInvite(context, id);
+      onForged(error);
+      continue;
+    }
+    const { userId: user, name, account } = claim;
+    found.push({ id, session, level, ...(may && { may }), user, name, account, code });
+  }
+  return found;
+}
+
+async function check(context: Context, code: InviteCode, claim: InviteClaim): Promise<void> {
+  const { userId, account, version, digest, key } = claim;
+  const forged = (why: string): Distrust => new Distrust(`An invitation was ended: ${why} Nothing was shared.`);
+  if (!(await code.isGood(claim))) throw forged("someone claimed it without its secret.");
+  const shown = (await readUser(context.client, userId)).publicKey;
+  const list = await newestList(context.client, userId, { account, version, digest });
+  const isGood = shown === account && list !== undefined && list.version >= version && list.commands(key);
+  if (!isGood || (await context.pins.accountKey(userId)) !== account) {
+    throw forged("the server does not show the account that has claimed it.");
+  }
+  await rememberList(context.store, userId, list);
+}
+
+type Turn = "mine" | "other" | "over";
+
+/** Whether this program answers now. The guest is called by the name of the claim from then on. */
+async function take(context: Context, guest: Waiting, by: string): Promise<Turn> {
+  const { client, credential, pins } = context;
+  let turn = "over" as Turn;
+  await pins.share((state) => {
+    const invites = invitesOf(state);
+    const [kept, now] = [invites[guest.id], credential.now()];
+    turn = "over";
+    if (kept?.secret === undefined) return undefined;
+    const { answering } = kept;
+    turn = answering && answering.by !== by && Date.parse(answering.until) > now ? "other" : "mine";
+    if (turn === "other") return undefined;
+    const until = new Date(now + TURN).toISOString();
+    invites[guest.id] = { ...kept, answering: { by, until } };
+    return { ...state, invites, people: named(peopleOf(state), guest) };
+  });
+  if (turn !== "mine") return turn;
+  // The one before may have answered and not noted it.
+  const { state } = await client.call("GET", "/v1/invites/{id}", { path: { id: guest.id } });
+  return state === "claimed" ? "mine" : "over";
+}
+
+/** No two people have one name, and one who has a name keeps it. */
+function named(people: Record<string, Person>, { user, account, name }: Waiting): Record<string, Person> {
+  if (people[user]) return people;
+  const taken = new Set(Object.values(people).map((one) => one.name.toLowerCase()));
+  let free = name;
+  for (let number = 2; taken.has(free.toLowerCase()); number++) free = `${name} (${number})`;
+  return { ...people, [user]: { account, name: free } };
+}
+
+/** An account with its sessions. */
+type Owner = Context & { readonly sessions: Sessions };
+
+/** Shares the session with the guest and answers. Undefined: another device has, or without `isAsked` has begun to. */
+export async function letIn(account: Owner, guest: Waiting, isAsked: boolean): Promise<MachineReceipt | undefined> {
+  const { client } = account;
+  const [by, deadline] = [newId(), performance.now() + WAITS];
+  for (;;) {
+    const turn = await take(account, guest, by);
+    if (turn === "mine") break;
+    if (turn === "over" || !isAsked) return undefined;
+    if (performance.now() > deadline) throw new Refused("Another of your devices has begun to answer, and does not end.");
+    await sleep(BETWEEN_LOOKS);
+  }
+  let session;
+  try {
+    session = await account.sessions.read(guest.session);
+  } catch (error) {
+    if (isNotFound(error)) await endInvite(account, guest.id);
+    throw error;
+  }
+  const receipt = await account.sessions.share(guest.session, guest.user, guest.level, { approve: guest.may === "approve" });
+  const { list } = await account.own();
+  const host = hostOf(session);
+  const machine = host === undefined ? undefined : list.machine(host)?.key;
+  const { displayName } = await client.call("GET", "/v1/account");
+  const { level, may } = guest;
+  const answer = await guest.code.sealAnswer({
+    session: session.id,
+    owner: account.userId,
+    account: list.body.account,
+    version: list.version,
+    digest: list.digest,
+    name: displayName ?? "",
+    level,
+    ...(machine !== undefined && { machine }),
+    ...(may && { may }),
+  });
+  await client.call("POST", "/v1/invites/{id}/answer", { path: { id: guest.id }, body: { answer } });
+  await noteAnswered(account, guest.id, guest.user);
+  return receipt;
+}
+
+/** Ends an invitation: it can be claimed and answered no more. */
+export async function endInvite(context: Context, id: string): Promise<void> {
+  const { client } = context;
+  await client.call("DELETE", "/v1/invites/{id}", { path: { id } }).catch((error: unknown) => {
+    // It was answered, or is forgotten.
+    if (!isNotFound(error) && !isProblem(error, "CONFLICT")) throw error;
+  });
+  await forget(context, id);
+}
+
+/** Ends the invitations into a session that no one has joined by. */
+export async function endInvites(context: Context, session: string): Promise<void> {
+  const kept = Object.entries(invitesOf((await context.pins.shared()).state));
+  for (const [id, one] of kept) if (one.session === session && one.secret !== undefined) await endInvite(context, id);
+}
+
+/** The invitations into a session, and how they stand. */
+export async function invitesInto(context: Context, session: string): Promise<Listed[]> {
+  const { client } = context;
+  const { state } = await context.pins.shared();
+  const kept = Object.entries(invitesOf(state)).filter(([, one]) => one.session === session);
+  if (kept.length === 0) return [];
+  const { invites } = await client.call("GET", "/v1/invites");
+  const people = peopleOf(state);
+  return kept.map(([id, { level, may, expiresAt, base, user }]) => {
+    const shown = invites.find((one) => one.id === id);
+    const name = (user !== undefined && people[user]?.name) || shown?.claim?.name;
+    return { id, session, level, ...(may && { may }), state: shown?.state ?? "expired", expiresAt, base, user, name };
+  });
+}
+
+/** What is not written down now, the next device that looks writes down. */
+async function noteAnswered(context: Context, id: string, user: string | undefined): Promise<void> {
+  await context.pins
+    .share((state) => {
+      const invites = invitesOf(state);
+      const kept = invites[id];
+      if (kept?.secret === undefined) return undefined;
+      const { secret: _used, answering: _over, ...rest } = kept;
+      return { ...state, invites: { ...invites, [id]: { ...rest, ...(user !== undefined && { user }) } } };
+    })
+    .catch(() => undefined);
+}
+
+async function forget(context: Context, id: string): Promise<void> {
+  await context.pins
+    .share((state) => {
+      const { [id]: gone, ...invites } = invitesOf(state);
+      return gone && { ...state, invites };
+    })
+    .catch(() => undefined);
+}
