@@ -1,8 +1,7 @@
 /** An invitation to a session: makes an account where there is none, claims the invitation, and waits for the owner's answer. */
-import { type FormEvent, useCallback, useEffect, useRef, useState } from "react";
+import { useCallback, useEffect, useRef, useState } from "react";
 import { InviteOver } from "@ensemble/client/invites";
 import { navigate } from "wouter/use-browser-location";
-import { Field } from "../base/field.tsx";
 import { forgetInviteAddress, inviteAddress, takeLinkAddress } from "../base/link-address.ts";
 import { server } from "../base/server.ts";
 import { displayName, enter } from "../data/account.ts";
@@ -10,6 +9,7 @@ import { textOf } from "../data/failure.ts";
 import { forgetInvite, joinBy, keptInvite } from "../data/invite.ts";
 import { paths } from "../shell/route.ts";
 import { suggestedName } from "./device-name.ts";
+import { BeginForm, PersonName, SecretAddress } from "./form.tsx";
 import { DeviceName, Frame } from "./welcome.tsx";
 
 /** `onLink` and `onBack`: where there is no account. */
@@ -95,69 +95,36 @@ export function Invited({ onBack, onLink }: { onBack?: () => void; onLink?: () =
             </Frame>
         );
     }
-    const submitted = (event: FormEvent) => {
-        event.preventDefault();
-        join(address, person, device);
-    };
     return (
         <Frame
             title="Join a session"
             lead="Someone has sent you this invitation. It brings you into one session, and works once."
         >
-            <form onSubmit={submitted}>
+            <BeginForm
+                onSubmit={() => join(address, person, device)}
+                action={step === "joins" ? "Joining…" : "Join"}
+                isReady={step !== "joins" && address.trim() !== "" && person.trim() !== ""}
+                error={error}
+                back={{ label: "Not now", onBack: leave }}
+            >
                 {(inviteAddress() === "" || error !== undefined) && (
-                    <label className="field">
-                        <span>Address of the invitation</span>
-                        <input
-                            className="input"
-                            value={address}
-                            required
-                            autoComplete="off"
-                            spellCheck={false}
-                            placeholder={`${server()}/join#v1.…`}
-                            onChange={(event) => setAddress(event.target.value)}
-                        />
-                    </label>
+                    <SecretAddress
+                        name="Address of the invitation"
+                        value={address}
+                        onChange={setAddress}
+                        example={`${server()}/join#v1.…`}
+                    />
                 )}
-                <Field name="Your name" hint="The person who has invited you sees it.">
-                    {(named) => (
-                        <input
-                            {...named}
-                            className="input"
-                            value={person}
-                            maxLength={100}
-                            required
-                            autoComplete="name"
-                            onChange={(event) => setPerson(event.target.value)}
-                        />
-                    )}
-                </Field>
+                <PersonName value={person} onChange={setPerson} hint="The person who has invited you sees it." isRequired />
                 {isNew && <DeviceName value={device} onChange={setDevice} />}
-                {error !== undefined && (
-                    <p className="error-text" role="alert">
-                        {error}
-                    </p>
-                )}
-                <div className="actions">
-                    <button
-                        type="submit"
-                        className="button primary"
-                        disabled={step === "joins" || address.trim() === "" || person.trim() === ""}
-                    >
-                        {step === "joins" ? "Joining…" : "Join"}
+            </BeginForm>
+            {isNew && (
+                <p>
+                    <button type="button" className="inline" onClick={onLink}>
+                        I have an account on another device
                     </button>
-                    <button type="button" className="button plain" onClick={leave}>
-                        Not now
-                    </button>
-                </div>
-                {isNew && (
-                    <p>
-                        <button type="button" className="inline" onClick={onLink}>
-                            I have an account on another device
-                        </button>
-                    </p>
-                )}
-            </form>
+                </p>
+            )}
         </Frame>
     );
 }

@@ -1,5 +1,5 @@
 /** Makes this browser a device of an account that is used elsewhere: the other device shows an address, and asks for the digits here. */
-import { type FormEvent, useEffect, useRef, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import { LinkOver } from "@ensemble/client";
 import { forgetLinkAddress, linkAddress, linkPerson, takeLinkAddress } from "../base/link-address.ts";
 import { server } from "../base/server.ts";
@@ -7,6 +7,7 @@ import { joinAccount } from "../data/account.ts";
 import { textOf } from "../data/failure.ts";
 import { oneLine } from "../text/visible.ts";
 import { suggestedName } from "./device-name.ts";
+import { BeginForm, SecretAddress } from "./form.tsx";
 import { DeviceName, Frame } from "./welcome.tsx";
 
 /** `ensemble open` answers at once and asks for no digits, so they are shown only when it has not answered, in milliseconds. */
@@ -52,8 +53,7 @@ export function Link({ onBack, onDone }: { onBack: () => void; onDone: () => Pro
         addEventListener("hashchange", pasted);
         return () => removeEventListener("hashchange", pasted);
     }, []);
-    const submitted = (event: FormEvent) => {
-        event.preventDefault();
+    const submitted = () => {
         const controller = new AbortController();
         stop.current = controller;
         setBusy(true);
@@ -115,40 +115,18 @@ export function Link({ onBack, onDone }: { onBack: () => void; onDone: () => Pro
                       : "Your other device will ask you for the digits that come next."
             }
         >
-            <form onSubmit={submitted}>
+            <BeginForm
+                onSubmit={submitted}
+                action={isBusy ? "Asking…" : "Add this browser"}
+                isReady={!isBusy && address.trim() !== "" && name.trim() !== ""}
+                error={error}
+                back={{ label: "Back", onBack: back }}
+            >
                 {(given === "" || (error !== undefined && person === undefined)) && (
-                    <label className="field">
-                        <span>Address</span>
-                        <input
-                            className="input"
-                            value={address}
-                            required
-                            autoComplete="off"
-                            spellCheck={false}
-                            placeholder={`${server()}/link#v1.…`}
-                            onChange={(event) => setAddress(event.target.value)}
-                        />
-                    </label>
+                    <SecretAddress name="Address" value={address} onChange={setAddress} example={`${server()}/link#v1.…`} />
                 )}
                 <DeviceName value={name} onChange={setName} />
-                {error !== undefined && (
-                    <p className="error-text" role="alert">
-                        {error}
-                    </p>
-                )}
-                <div className="actions">
-                    <button
-                        type="submit"
-                        className="button primary"
-                        disabled={isBusy || address.trim() === "" || name.trim() === ""}
-                    >
-                        {isBusy ? "Asking…" : "Add this browser"}
-                    </button>
-                    <button type="button" className="button plain" onClick={back}>
-                        Back
-                    </button>
-                </div>
-            </form>
+            </BeginForm>
         </Frame>
     );
 }

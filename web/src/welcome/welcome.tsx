@@ -1,5 +1,5 @@
 /** Before there is an account here: make one, bring one back, or become a device of one. */
-import { type FormEvent, lazy, type ReactNode, Suspense, useState } from "react";
+import { lazy, type ReactNode, Suspense, useState } from "react";
 import type { NewWords } from "@ensemble/client/account";
 import { Field } from "../base/field.tsx";
 import { inviteAddress } from "../base/link-address.ts";
@@ -8,6 +8,7 @@ import { textOf } from "../data/failure.ts";
 import { useTitle } from "../base/title.ts";
 import { Connection } from "../shell/connection.tsx";
 import { suggestedName } from "./device-name.ts";
+import { BeginForm, PersonName } from "./form.tsx";
 import { Words } from "./words.tsx";
 
 const Link = lazy(() => import("./link.tsx").then((found) => ({ default: found.Link })));
@@ -109,8 +110,7 @@ function Begin({ onMade }: { onMade: (words: NewWords) => void }) {
     const [person, setPerson] = useState("");
     const [isBusy, setBusy] = useState(false);
     const [error, setError] = useState<string>();
-    const submitted = (event: FormEvent) => {
-        event.preventDefault();
+    const submitted = () => {
         setBusy(true);
         setError(undefined);
         create(name.trim(), person.trim()).then(onMade, (caught: unknown) => {
@@ -119,29 +119,15 @@ function Begin({ onMade }: { onMade: (words: NewWords) => void }) {
         });
     };
     return (
-        <form onSubmit={submitted}>
-            <Field name="Your name" hint="Optional. People you share with can see it.">
-                {(named) => (
-                    <input
-                        {...named}
-                        className="input"
-                        value={person}
-                        maxLength={100}
-                        autoComplete="name"
-                        onChange={(event) => setPerson(event.target.value)}
-                    />
-                )}
-            </Field>
+        <BeginForm
+            onSubmit={submitted}
+            action={isBusy ? "Making your keys…" : "Make an account"}
+            isReady={!isBusy && name.trim() !== ""}
+            error={error}
+        >
+            <PersonName value={person} onChange={setPerson} hint="Optional. People you share with can see it." />
             <DeviceName value={name} onChange={setName} />
-            {error !== undefined && (
-                <p className="error-text" role="alert">
-                    {error}
-                </p>
-            )}
-            <button type="submit" className="button primary" disabled={isBusy || name.trim() === ""}>
-                {isBusy ? "Making your keys…" : "Make an account"}
-            </button>
-        </form>
+        </BeginForm>
     );
 }
 
