@@ -5,6 +5,7 @@ interface Toast {
     id: number;
     text: string;
     undo: (() => void) | undefined;
+    undoLabel: string;
 }
 
 const LASTS_MS = 8_000;
@@ -12,7 +13,7 @@ const toasts = new Store<readonly Toast[]>([]);
 let count = 0;
 
 /** Shows a line for a while. */
-export function say(text: string, undo?: () => void): void {
+export function say(text: string, undo?: () => void, undoLabel = "Undo"): void {
     const id = ++count;
     const end = (): void => toasts.update((all) => all.filter((one) => one.id !== id));
     const back =
@@ -21,7 +22,7 @@ export function say(text: string, undo?: () => void): void {
             end();
             undo();
         });
-    toasts.update((all) => [...all.slice(-2), { id, text, undo: back }]);
+    toasts.update((all) => [...all.slice(-2), { id, text, undo: back, undoLabel }]);
     // Nothing goes from under a pointer or the focus.
     const over = (): void => {
         if (document.querySelector(".toast:hover,.toast:focus-within")) setTimeout(over, LASTS_MS);
@@ -39,7 +40,7 @@ export function Toasts() {
                     <span>{one.text}</span>
                     {one.undo && (
                         <button type="button" className="button small" onClick={one.undo}>
-                            Undo
+                            {one.undoLabel}
                         </button>
                     )}
                 </div>

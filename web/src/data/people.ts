@@ -1,4 +1,4 @@
-/** Names of people. This account is "You"; the name of another user is only what the server says. */
+/** Names of people. This account is "You"; another user has the name that this account gives, or what the server says. */
 import { Store } from "../base/store.ts";
 import { account, mine } from "./account.ts";
 
@@ -12,8 +12,11 @@ export function nameOf(user: string): string {
   if (me.state === "ready" && me.userId === user) return "You";
   if (!asked.has(user) && me.state === "ready") {
     asked.add(user);
-    mine()
-      .people.name(user)
+    const { people } = mine();
+    people
+      .called(user)
+      .catch(() => undefined)
+      .then((called) => called ?? people.name(user))
       .then(
         (name) => {
           if (name === undefined) return;

@@ -28,6 +28,8 @@ export async function archive(row: SessionRow, archived: boolean): Promise<void>
 
 /** Deletes it for all users. */
 export async function remove(id: string): Promise<void> {
+  // One that stays is ended by the device that would answer it.
+  await import("./inviting.ts").then(({ endInvitesInto }) => endInvitesInto(id)).catch(() => undefined);
   await mine().sessions.remove(id);
   await forget(`${LINKS}${id}`);
   await readAgain(id);

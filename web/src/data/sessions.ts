@@ -25,6 +25,9 @@ interface Listed {
   error: string | undefined;
 }
 
+/** Rises when an invitation of the account may have changed. */
+export const inviteChanges = new Store(0);
+
 export const sessions = new Store<Listed>({ rows: [], isLoaded: false, error: undefined });
 
 let stop: AbortController | undefined;
@@ -80,6 +83,7 @@ function follow(signal: AbortSignal): Promise<void> {
     if (kind === "machine" || kind === "all") machinesChanged();
     if (kind === "machine" || kind === "device" || kind === "all") confirmationsChanged();
     if (kind === "device") void namesChanged(signal).catch(() => undefined);
+    if (kind === "invite" || kind === "all") inviteChanges.update((count) => count + 1);
     if (kind === "run" || kind === "all") runChanges.update((count) => count + 1);
   };
   return shareHints(client, { user: userId, signal, onState: connectionIs, onHint });

@@ -25,9 +25,16 @@ export async function sharesOf(session: string): Promise<ShareRow[]> {
       userId,
       level: accessLevel,
       fingerprint: await people.fingerprint(userId).catch(() => undefined),
-      name: await people.name(userId).catch(() => undefined),
+      name: await nameOf(userId).catch(() => undefined),
     })),
   );
+}
+
+/** What this account calls them, or the quoted name that the server gives. */
+async function nameOf(user: string): Promise<string | undefined> {
+  const { people } = mine();
+  const [called, name] = await Promise.all([people.called(user), people.name(user)]);
+  return called ?? (name && `“${name}”`);
 }
 
 /** The fingerprint that both compare before anything is sealed to the other. */

@@ -19,7 +19,6 @@ import { askForVoice, voiceKey } from "../data/voice.ts";
 import { KeptNote } from "../shell/kept-note.tsx";
 import { paths } from "../shell/route.ts";
 import { oneLine, visible } from "../text/visible.ts";
-import { ShareDialog } from "../share/dialog.tsx";
 import type { Tab } from "../looks/words.ts";
 import { MOST_FILES } from "./attachments.ts";
 import { Composer } from "./composer.tsx";
@@ -35,6 +34,7 @@ import { useTyping } from "./use-digits.ts";
 
 /** Loaded when a conversation begins. */
 const Talk = lazy(() => import("../voice/talk.tsx"));
+const ShareDialog = lazy(() => import("../share/dialog.tsx").then((found) => ({ default: found.ShareDialog })));
 const RareNotes = lazy(() => import("./rare-notes.tsx"));
 const Details = lazy(() => import("./details.tsx").then((found) => ({ default: found.Details })));
 const Tabs = lazy(() => import("../looks/tabs.tsx"));
@@ -202,12 +202,17 @@ export function Session({ feed, isPublic = false, isTalking = false }: SessionPr
                     </Suspense>
                 )}
                 {view.isOpen && !isPublic && view.isGone !== true && <Dock feed={feed} wanted={wanted} />}
+                {row && shown === "details" && <Details row={row} state={state} isOwner={view.may.own} onClose={close} />}
+                {row && shown === "share" && (
+                    <Suspense>
+                        <ShareDialog row={row} access={state?.access ?? []} onClose={close} />
+                    </Suspense>
+                )}
                 {row && shown === "details" && (
                     <Suspense>
                         <Details row={row} state={state} isOwner={view.may.own} onClose={close} />
                     </Suspense>
                 )}
-                {row && shown === "share" && <ShareDialog row={row} access={state?.access ?? []} onClose={close} />}
             </div>
         </Directory>
     );

@@ -1,8 +1,9 @@
-/** With whom a session is shared, and its public link. */
+/** With whom a session is shared, its invitations and its public link. */
 import type { AccessGrant } from "@ensemble/client/transcript";
-import { useState } from "react";
+import { useCallback, useState } from "react";
 import { Dialog } from "../base/dialog.tsx";
 import type { SessionRow } from "../data/row.ts";
+import { Invite } from "./invite.tsx";
 import { PublicLink } from "./link.tsx";
 import { People } from "./people.tsx";
 
@@ -16,10 +17,13 @@ export function ShareDialog({
     onClose: () => void;
 }) {
     const [isBusy, setBusy] = useState(false);
+    const [changes, setChanges] = useState(0);
+    const changed = useCallback(() => setChanges((count) => count + 1), []);
     return (
         <Dialog title="Share this session" onClose={onClose}>
             <p className="muted">They will see the whole transcript, past and future, including names, paths and output.</p>
-            <People row={row} access={access} isBusy={isBusy} onBusy={setBusy} />
+            <People row={row} access={access} changes={changes} isBusy={isBusy} onBusy={setBusy} />
+            <Invite row={row} isBusy={isBusy} onBusy={setBusy} onChange={changed} />
             <PublicLink row={row} isBusy={isBusy} onBusy={setBusy} />
         </Dialog>
     );

@@ -1,5 +1,5 @@
 import type { AccessGrant } from "@ensemble/client/transcript";
-import { type FormEvent, useCallback, useState } from "react";
+import { type FormEvent, useCallback, useEffect, useState } from "react";
 import { useAttempt } from "../base/attempt.ts";
 import type { SessionRow } from "../data/row.ts";
 import { type Level, share, sharesOf, type MachineReceipt, unshare, whoIs } from "../data/shares.ts";
@@ -11,6 +11,8 @@ interface Props {
     row: SessionRow;
     /** What the machine of the session lets each person do. */
     access: readonly AccessGrant[];
+    /** Rises when people may have come. */
+    changes: number;
     isBusy: boolean;
     onBusy: (isBusy: boolean) => void;
 }
@@ -23,8 +25,12 @@ const RECEIPT = {
 const USER = /^[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12}$/;
 
 /** People of the session: added by their account id, after a look at their fingerprint. */
-export function People({ row, access, isBusy, onBusy }: Props) {
+export function People({ row, access, changes, isBusy, onBusy }: Props) {
     const list = useLoaded(useCallback(() => sharesOf(row.id), [row.id]));
+    const { reload } = list;
+    useEffect(() => {
+        if (changes > 0) reload();
+    }, [changes, reload]);
     const [user, setUser] = useState("");
     const [level, setLevel] = useState<Level>("view");
     const [found, setFound] = useState<{ user: string; fingerprint: string; name: string | undefined }>();
@@ -50,12 +56,12 @@ export function People({ row, access, isBusy, onBusy }: Props) {
             tell(await share(row.id, found.user, level));
             setFound(undefined);
             setUser("");
-            list.reload();
+            reload();
         });
     const remove = (id: string) =>
         attempt(async () => {
             tell(await unshare(row.id, id));
-            list.reload();
+            reload();
         });
 
     return (

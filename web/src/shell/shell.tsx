@@ -1,5 +1,5 @@
 /** The frame around every screen. */
-import { type ReactNode, useEffect, useRef } from "react";
+import { lazy, type ReactNode, Suspense, useEffect, useRef } from "react";
 import { Link, useLocation, useRoute } from "wouter";
 import { Icon, type IconName } from "../base/icons.tsx";
 import { useStore } from "../base/store.ts";
@@ -13,6 +13,8 @@ import { Dot } from "./dot.tsx";
 import { Palette } from "./palette.tsx";
 import { Room } from "./room.tsx";
 import { paths } from "./route.ts";
+
+const Joining = lazy(() => import("../share/joining.tsx").then((found) => ({ default: found.Joining })));
 
 const PLACES: { href: string; name: string; icon: IconName }[] = [
     { href: paths.home, name: "Home", icon: "home" },
@@ -52,6 +54,9 @@ export function Shell({ children }: { children: ReactNode }) {
                 <Connection />
                 <Clock />
                 <Room />
+                <Suspense>
+                    <Joining />
+                </Suspense>
                 <main id="main" className="main" tabIndex={-1}>
                     {children}
                 </main>

@@ -139,6 +139,7 @@ describe("copies", { timeout: 10 * 60_000 }, () => {
     const { page, context, checked } = await shown({ bodies: [said] });
     await page.getByRole("button", { name: "Share" }).click();
     const levels = page.getByRole("group", { name: "What they can do" }).getByRole("radio");
+    await levels.first().waitFor();
     const hints = await levels.evaluateAll((all) =>
       all.map((radio) => document.getElementById(radio.getAttribute("aria-describedby")).innerText),
     );

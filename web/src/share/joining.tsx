@@ -1,0 +1,59 @@
+/** Asks about people who want to do more in a session than read it. They have claimed an invitation. */
+import { useEffect, useState } from "react";
+import { useAttempt } from "../base/attempt.ts";
+import { useStore } from "../base/store.ts";
+import { say } from "../base/toast.tsx";
+import { textOf } from "../data/failure.ts";
+import { allow, answerInvites, guests, refuse, type Waiting } from "../data/inviting.ts";
+import { mayHeal } from "../data/keep-trying.ts";
+import { inviteChanges, sessions } from "../data/sessions.ts";
+import { oneLine } from "../text/visible.ts";
+
+export function Joining() {
+    const changes = useStore(inviteChanges);
+    const waiting = useStore(guests);
+    useEffect(() => {
+        answerInvites().catch((error: unknown) => {
+            if (!mayHeal(error)) say(`An invitation could not be answered. ${textOf(error)}`);
+        });
+    }, [changes]);
+    return (
+        <div role="status">
+            {waiting.map((guest) => (
+                <Guest key={guest.id} guest={guest} />
+            ))}
+        </div>
+    );
+}
+
+function Guest({ guest }: { guest: Waiting }) {
+    const row = useStore(sessions).rows.find(({ id }) => id === guest.session);
+    const [isBusy, setBusy] = useState(false);
+    const { error, run } = useAttempt(setBusy);
+    const what = guest.may === "approve" ? "answer the agent of" : "write to";
+    return (
+        <div className="banner">
+            <span>
+                <bdi>
+                    <strong>{oneLine(guest.name, 60)}</strong>
+                </bdi>{" "}
+                (joined by your link) wants to {what} <bdi>{row ? oneLine(row.title, 80) : "a session of yours"}</bdi>
+                {row?.host && (
+                    <>
+                        {" "}
+                        on <bdi>{oneLine(row.host, 40)}</bdi>
+                    </>
+                )}
+                .{error !== undefined && <span className="error-text"> {error}</span>}
+            </span>
+            <span className="row">
+                <button type="button" className="button primary" disabled={isBusy} onClick={() => run(() => allow(guest))}>
+                    Let them in
+                </button>
+                <button type="button" className="button" disabled={isBusy} onClick={() => run(() => refuse(guest))}>
+                    Refuse
+                </button>
+            </span>
+        </div>
+    );
+}
