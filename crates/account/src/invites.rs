@@ -2,26 +2,27 @@
 //!
 //! The link has a secret that the server never has. With it each side shows the other who it is, so no one compares fingerprints.
 
+mod kept;
+mod own;
+
 use std::time::Duration;
 
 use ensemble_client::devices::Known;
 use ensemble_client::{Client, Error as ClientError};
-use ensemble_protocol::lists::{ClaimText, is_claim};
+use ensemble_protocol::lists::ClaimText;
+use ensemble_protocol::seal::SealError;
 pub use ensemble_protocol::seal::{InviteAnswer, InviteCode};
-use ensemble_protocol::seal::{SealError, new_secret};
-use ensemble_protocol::transcript::words::May;
-use ensemble_types::devices::ListedDevice;
 use ensemble_types::ids::UserId;
-use ensemble_types::invites::{Admission, AnswerInvite, ClaimInvite, CreateInvite, Invite, InviteClaim, InviteState};
-use ensemble_types::line::inline;
-use ensemble_types::sessions::{AccessLevel, Session};
-use ensemble_types::shares::ShareLevel;
+use ensemble_types::invites::{Admission, ClaimInvite, Invite, InviteState};
 use ensemble_types::text::Blob;
 use tokio::time::sleep;
 
 use crate::account::Account;
 use crate::error::{Error, Result};
-use crate::sessions::host_of;
+
+pub use self::kept::Turn;
+pub(crate) use self::kept::forget_known;
+pub use self::own::{Guest, Inviting, Listed};
 
 /// How long one call waits.
 const ONE_WAIT: Duration = Duration::from_secs(25);
@@ -30,34 +31,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 /// The longest name of a guest, in bytes.
 pub const LONGEST_NAME: usize = 64;
 
-/// An invitation of this account.
-pub struct Inviting<'a> {
-    me: &'a Account,
-    code: InviteCode,
-}
-
-/// Someone who has claimed an invitation with its secret.
-pub struct Guest {
-    pub user: UserId,
-    /// What they call themselves, fit to be shown.
-    pub name: String,
-}
-
 impl Account {
-    /// Makes an invitation into a session that can be claimed for this long. `origin` is the address at which the guest reaches the server.
-    pub async fn invite(&self, session: &Session, origin: &str, lifetime: Duration) -> Result<Inviting<'_>> {
-        if session.access_level != AccessLevel::Owner {
-            return Err(Error::Form("Only the owner of a session invites people into it.".to_owned()));
-        }
-        self.refuse_demo(session).await?;
-        let secret = new_secret();
-        let digest = InviteCode::admission_digest(&secret).map_err(|error| sealing("The invitation", error))?;
-        let admission = Blob::new(digest).map_err(|_| too_long("invitation"))?;
-        let expires_at = self.client.now().plus(lifetime);
-        let made = self.client.create_invite(&CreateInvite { admission, expires_at }).await?;
-        Ok(Inviting { me: self, code: InviteCode::with_secret(origin, &made.id, secret) })
-    }
-
     /// Claims an invitation under this name. The same account may do so again.
     pub async fn claim(&self, code: &InviteCode, name: &str) -> Result<()> {
         let list = self.own().list.clone();
@@ -109,78 +83,6 @@ impl Account {
             return Err(Error::OtherAccountThanInvited);
         }
         self.home.remember_list(self.place(), user, &list)
-    }
-}
-
-impl Inviting<'_> {
-    pub fn code(&self) -> &InviteCode {
-        &self.code
-    }
-
-    /// Waits until someone has claimed it. A claim that was not made with its secret ends it.
-    pub async fn claimed(&self) -> Result<Guest> {
-        let claim = loop {
-            let invite = waited(&self.me.client, &self.code.id).await?;
-            match (invite.state, invite.claim) {
-                (InviteState::Claimed, Some(claim)) => break claim,
-                // Claimed without a claim: the token had ended, and is renewed by the next call.
-                (InviteState::Open | InviteState::Claimed, None) => sleep(BETWEEN_LOOKS).await,
-                (InviteState::Expired, _) => return Err(Error::InviteNotUsed),
-                (state, _) => return Err(over(state)),
-            }
-        };
-        match self.checked(&claim).await {
-            Err(error @ (Error::ClaimForged | Error::OtherAccountThanInvited)) => {
-                self.end().await;
-                Err(error)
-            }
-            guest => guest,
-        }
-    }
-
-    async fn checked(&self, InviteClaim { claim, user_id, account, key }: &InviteClaim) -> Result<Guest> {
-        let (code, guest) = (&self.code, (*user_id, account.as_str()));
-        let text = ClaimText::of(&code.base, &code.id, guest, claim);
-        let is_signed = is_claim([code.base.as_str()], &code.id, guest, key, claim);
-        if !text.is_mac(code.secret(), &claim.mac) || !is_signed {
-            return Err(Error::ClaimForged);
-        }
-        self.me.vouched(guest, (claim.version, &claim.digest)).await?;
-        let is_listed =
-            self.me.list_of(*user_id).await?.device(key).is_some_and(|device| device.role.shares_sessions());
-        if !is_listed {
-            return Err(Error::ClaimForged);
-        }
-        Ok(Guest { user: *user_id, name: inline(&claim.name) })
-    }
-
-    /// Answers the claim: seals for the guest which session it is, and whose. The session was shared before.
-    pub async fn answer(&self, session: &Session, (level, may): (ShareLevel, Option<May>), name: &str) -> Result<()> {
-        let list = self.me.own().list.clone();
-        let machine = host_of(session).and_then(|host| {
-            let of_host = |device: &&ListedDevice| device.machine_id.as_ref() == Some(host);
-            list.body().devices.iter().find(of_host).map(|device| device.key.clone())
-        });
-        let answer = InviteAnswer {
-            session: session.id,
-            machine,
-            owner: self.me.id,
-            account: list.body().account.clone(),
-            version: list.version(),
-            digest: list.digest_text(),
-            level,
-            may,
-            name: name.to_owned(),
-        };
-        let sealed = self.code.seal_answer(&answer).map_err(|error| sealing("The answer", error))?;
-        let answer = Blob::new(sealed).map_err(|_| too_long("answer"))?;
-        self.me.client.answer_invite(&self.code.id, &AnswerInvite { answer }).await?;
-        Ok(())
-    }
-
-    /// Ends it: it can no longer be claimed.
-    pub async fn end(&self) {
-        let _ended_already = self.me.client.end_invite(&self.code.id).await;
     }
 }
 

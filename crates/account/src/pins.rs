@@ -2,6 +2,7 @@
 //! only its own devices read and sign.
 
 use std::collections::BTreeMap;
+use std::str::FromStr;
 use std::time::Duration;
 
 use ensemble_client::Error as ClientError;
@@ -11,11 +12,14 @@ use ensemble_types::devices::Role;
 use ensemble_types::ids::UserId;
 use ensemble_types::problem::Code;
 use ensemble_types::text::Blob;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::account::Account;
 use crate::error::{Error, Result};
 use crate::home::Home;
+use crate::invites;
 
 /// What the clients of an account share. Members of later versions are kept.
 #[derive(Clone, Default, Serialize, Deserialize)]
@@ -23,7 +27,32 @@ pub struct Shared {
     #[serde(default)]
     pinned: BTreeMap<UserId, String>,
     #[serde(flatten)]
-    more: serde_json::Map<String, serde_json::Value>,
+    more: Map<String, Value>,
+}
+
+impl Shared {
+    /// The entries of a member that have a form which is known here.
+    pub(crate) fn entries<K: FromStr + Ord, T: DeserializeOwned>(&self, member: &str) -> BTreeMap<K, T> {
+        let entries = self.more.get(member).and_then(Value::as_object).into_iter().flatten();
+        entries.filter_map(|(key, value)| Some((key.parse().ok()?, T::deserialize(value).ok()?))).collect()
+    }
+
+    /// How many entries a member has, also in other forms.
+    pub(crate) fn count(&self, member: &str) -> usize {
+        self.more.get(member).and_then(Value::as_object).map_or(0, Map::len)
+    }
+
+    pub(crate) fn set(&mut self, member: &str, key: &str, entry: &impl Serialize) {
+        let all = self.more.entry(member).or_insert_with(|| Value::Object(Map::new()));
+        if let (Value::Object(all), Ok(entry)) = (all, serde_json::to_value(entry)) {
+            all.insert(key.to_owned(), entry);
+        }
+    }
+
+    /// Whether there was one.
+    pub(crate) fn remove(&mut self, member: &str, key: &str) -> bool {
+        self.more.get_mut(member).and_then(Value::as_object_mut).is_some_and(|all| all.remove(key).is_some())
+    }
 }
 
 /// The state that this computer has used last, as it was sealed. A server that shows an older one was restored, or lies.
@@ -37,6 +66,8 @@ struct Kept {
 const KEPT: &str = "shared-state.json";
 /// More versions than this are not written to get above the one that is kept.
 const MOST_BEHIND: i64 = 1_000;
+/// A change is made again so often when another device was faster.
+const TRIES: usize = 5;
 
 impl Home {
     fn kept_state(&self, place: &str, user: UserId) -> Result<Option<Kept>> {
@@ -58,22 +89,37 @@ impl Home {
 impl Account {
     /// The account key of a user that another device of this account has seen first; or remembers this one for the others.
     pub(crate) async fn pinned_anywhere(&self, user: UserId, seen: &str) -> Result<String> {
-        const TRIES: usize = 3;
-        for _ in 0..TRIES {
+        let pin = |shared: &mut Shared| match shared.pinned.get(&user) {
+            Some(key) => (key.clone(), false),
+            None => {
+                shared.pinned.insert(user, seen.to_owned());
+                (seen.to_owned(), true)
+            }
+        };
+        // A state that has grown too long is no reason to do nothing; this computer remembers the key itself.
+        Ok(self.change_shared(pin).await?.0)
+    }
+
+    /// Changes what the devices of the account share. `change` may be called again, and says whether it has changed something.
+    pub(crate) async fn change_shared<T>(
+        &self,
+        mut change: impl FnMut(&mut Shared) -> (T, bool),
+    ) -> Result<(T, Result<(), ClientError>)> {
+        let mut tries = 0;
+        loop {
             let account = self.client.account().await?;
             let mut shared = self.shared(&account).await?;
-            if let Some(key) = shared.pinned.get(&user) {
-                return Ok(key.clone());
+            let (found, is_changed) = change(&mut shared);
+            if !is_changed {
+                return Ok((found, Ok(())));
             }
-            shared.pinned.insert(user, seen.to_owned());
+            tries += 1;
             match self.write_shared(&shared, account.client_state_version).await {
                 // Another device was faster.
-                Err(error) if error.is(Code::VersionMismatch) => {}
-                // A state that has grown too long is no reason to do nothing; this computer remembers the key itself.
-                _ => return Ok(seen.to_owned()),
+                Err(error) if error.is(Code::VersionMismatch) && tries < TRIES => {}
+                written => return Ok((found, written)),
             }
         }
-        Ok(seen.to_owned())
     }
 
     /// What the devices of the account share now.
@@ -81,9 +127,9 @@ impl Account {
         self.shared(&self.client.account().await?).await
     }
 
-    /// Signs it for the newest content epoch: a device that signed it was removed. What others have written meanwhile stays.
+    /// Signs it for the newest content epoch: a device that signed it was removed. What others have written meanwhile stays; invitations
+    /// whose secret that device knows do not.
     pub async fn keep_state(&self, shared: &Shared) -> Result<()> {
-        const TRIES: usize = 3;
         for _ in 0..TRIES {
             let account = self.client.account().await?;
             if account.client_state.is_none() {
@@ -97,6 +143,7 @@ impl Account {
             for (name, value) in &shared.more {
                 now.more.entry(name.clone()).or_insert_with(|| value.clone());
             }
+            invites::forget_known(&mut now, shared);
             match self.write_shared(&now, account.client_state_version).await {
                 // Another device has just written one.
                 Err(error) if error.is(Code::VersionMismatch) => {}

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::pin::pin;
+use std::sync::Arc;
 
 use ensemble_account::live::names::title;
 use ensemble_account::live::{KeyHints, Live, Watch, Watched};
@@ -206,7 +207,7 @@ async fn read(
         }
     }
     reports.say(Report::Event(id, Event::CaughtUp)).await;
-    let _devices = live.follow_devices();
+    let _devices = live.follow_devices(Arc::default());
     let mut keys = KeyHints::new(client.clone(), id);
     let mut watch = Watch::new(client, id, after);
     loop {

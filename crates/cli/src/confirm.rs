@@ -21,6 +21,11 @@ pub(crate) fn deletion(what: &str) -> Result<()> {
     if is_yes(&answer) { Ok(()) } else { Err(Failure::message("Nothing was deleted.")) }
 }
 
+/// Whether there is a terminal to ask at.
+pub(crate) fn can_ask() -> bool {
+    io::stdin().is_terminal()
+}
+
 /// Asks whether to do this. No, where there is no terminal to ask at.
 pub(crate) fn change(what: &str) -> Result<bool> {
     if !io::stdin().is_terminal() {

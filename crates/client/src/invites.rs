@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ensemble_types::invites::{AnswerInvite, ClaimInvite, CreateInvite, CreatedInvite, Invite};
+use ensemble_types::invites::{AnswerInvite, ClaimInvite, CreateInvite, CreatedInvite, Invite, Invites, OwnInvite};
 use serde::de::IgnoredAny;
 
 use crate::error::Result;
@@ -13,6 +13,11 @@ impl Client {
     /// Makes an invitation.
     pub async fn create_invite(&self, invite: &CreateInvite) -> Result<CreatedInvite> {
         self.post(&["v1", "invites"], Repeat::Harmful).json(invite).send().await
+    }
+
+    /// The caller's invitations, the newest first.
+    pub async fn invites(&self) -> Result<Vec<OwnInvite>> {
+        self.get(&["v1", "invites"]).send::<Invites>().await.map(|found| found.invites)
     }
 
     /// An invitation, when it changes or after this time. Only the account that made it sees the claim.

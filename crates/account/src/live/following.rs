@@ -1,5 +1,7 @@
 //! A session that is followed across losses of the connection and changes of its key.
 
+use std::sync::Arc;
+
 use ensemble_client::SessionEvent;
 use ensemble_protocol::transcript::view::Changed;
 use tokio::task::JoinSet;
@@ -21,7 +23,7 @@ impl Live {
     pub async fn follow(mut self) -> Result<Following> {
         let (client, id) = (self.me.client.clone(), self.session.id);
         let watch = Watch::new(client.clone(), id, self.load().await?);
-        let devices = self.follow_devices();
+        let devices = self.follow_devices(Arc::default());
         Ok(Following { live: self, watch, keys: KeyHints::new(client, id), _devices: devices })
     }
 }

@@ -27,6 +27,7 @@ use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::messages::Message;
 use ensemble_types::sessions::Session;
 use futures_util::StreamExt;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::account::Account;
@@ -122,9 +123,10 @@ impl Live {
         Sender { me: self.me.clone(), session: self.session.id, owner: self.owner.clone() }
     }
 
-    /// Notices devices of the account that come and go, until the returned set is dropped. Nothing tells of those of other accounts.
-    pub fn follow_devices(&self) -> JoinSet<()> {
-        if self.session.owner_id == self.me.id { self.owner.follow() } else { JoinSet::new() }
+    /// Notices devices of the account that come and go, until the returned set is dropped, and wakes who answers invitations. Nothing tells
+    /// of those of other accounts.
+    pub fn follow_devices(&self, invites: Arc<Notify>) -> JoinSet<()> {
+        if self.session.owner_id == self.me.id { self.owner.follow(invites) } else { JoinSet::new() }
     }
 
     /// The session's title, or the name of its directory.

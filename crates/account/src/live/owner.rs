@@ -8,6 +8,7 @@ use ensemble_protocol::transcript::body::KnownList;
 use ensemble_types::hints::HintKind;
 use ensemble_types::ids::UserId;
 use futures_util::StreamExt;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -59,7 +60,7 @@ impl Owner {
 
     /// Reads the account's hints until the returned set is dropped: the next message names a list that has changed. The hints are
     /// those of the caller, so this is for the owner's own programs.
-    pub(super) fn follow(self: &Arc<Self>) -> JoinSet<()> {
+    pub(super) fn follow(self: &Arc<Self>, invites: Arc<Notify>) -> JoinSet<()> {
         let owner = self.clone();
         let mut task = JoinSet::new();
         task.spawn(async move {
@@ -68,6 +69,9 @@ impl Owner {
                 while let Some(Ok(hint)) = hints.next().await {
                     if matches!(hint.kind, HintKind::Device | HintKind::All) {
                         owner.may_have_changed();
+                    }
+                    if matches!(hint.kind, HintKind::Invite | HintKind::All) {
+                        invites.notify_one();
                     }
                 }
                 sleep(FOLLOWS_AGAIN_AFTER).await;

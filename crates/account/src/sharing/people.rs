@@ -108,10 +108,18 @@ impl Account {
         Ok(users.get(&user.to_string()).cloned())
     }
 
-    /// `Ada (01a2…)`, or the id. The name is what the server says.
+    /// `Ada (01a2…)`, or the id. A name that only the server gives is quoted.
     pub async fn described(&self, user: UserId) -> String {
-        let name = self.client.user(user).await.ok().and_then(|user| user.display_name);
-        name.map_or_else(|| user.to_string(), |name| format!("{} ({user})", inline(&name)))
+        self.name_of(user).await.map_or_else(|| user.to_string(), |name| format!("{name} ({user})"))
+    }
+
+    /// What this account calls a user, or the quoted name that the server gives.
+    pub async fn name_of(&self, user: UserId) -> Option<String> {
+        if let Some(name) = self.called(user).await {
+            return Some(name);
+        }
+        let name = self.client.user(user).await.ok()?.display_name?;
+        Some(format!("“{}”", inline(&name)))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Live sessions on this computer: the host in the background, and what the screen shows.
 
 pub(crate) mod host;
+mod invited;
 pub(crate) mod show;
 
 use ensemble_account::Account;

@@ -1,7 +1,8 @@
 //! A live session on the screen, until the person leaves.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::time::Instant;
 
 use ensemble_account::drafts::Draft;
@@ -14,7 +15,9 @@ use ensemble_types::sessions::{AccessLevel, SessionStatus, UpdateSession};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
 
+use super::invited::news;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::{print, says};
@@ -61,7 +64,8 @@ pub(crate) async fn until_left(context: &Context, live: &mut Live) -> Result<Lef
     let rings = !context.home.settings()?.is_quiet;
     let mut keys = EventStream::new();
     let client = live.me.client.clone();
-    let _devices = live.follow_devices();
+    let invites = Arc::<Notify>::default();
+    let _devices = live.follow_devices(Arc::clone(&invites));
     let mut key_hints = KeyHints::new(client.clone(), live.session.id);
     let mut watch = Watch::new(client, live.session.id, after);
     let (mut is_connected, mut seen) = (true, Instant::now());
@@ -69,6 +73,8 @@ pub(crate) async fn until_left(context: &Context, live: &mut Live) -> Result<Lef
     let mut sending: FuturesUnordered<Sending> = FuturesUnordered::new();
     let mut cannot_write = None;
     let me = Me { user: live.me.id, key: live.me.key.public_key() };
+    let account = live.me.clone();
+    let mut invited = pin!(news(context, &account, &invites));
     let left = loop {
         let level = Level::of(me.user, &live.session, &live.view);
         let connection =
@@ -162,6 +168,7 @@ pub(crate) async fn until_left(context: &Context, live: &mut Live) -> Result<Lef
                 }
                 seen = Instant::now();
             }
+            Some(text) = invited.next() => screen.notice(&text),
             Some((action, sent)) = sending.next() => {
                 if let Err(failure) = sent {
                     screen.not_sent(action, &failure.to_string());

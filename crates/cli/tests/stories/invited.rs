@@ -1,6 +1,6 @@
 //! A person joins a session by a link, without an account and without comparing a fingerprint.
 
-use serde_json::Value;
+use serde_json::json;
 
 use crate::ensemble::{User, up, up_at};
 use crate::linking::{Dialog, shows};
@@ -60,22 +60,36 @@ fn who_wants_to_write_is_let_in_by_the_owner() {
     let session = session(&owner);
     let guest = User::new(Some(&server));
     guest.succeed(&["login", "--name", "Robert"]);
-    // There is no terminal to ask the owner at, so nothing is shared.
+    // Without a terminal to ask the owner at, the guest waits.
     let (showing, address) = invited(&owner, &session, &["--level", "edit"]);
     let joining = joins(&guest, &address);
-    assert!(ends(showing, 1).contains("Nothing was shared"));
+    let said = ends(showing, 1);
+    assert!(said.contains("Bob (joined by your link) wants to write to session"), "{said}");
+    let waits = owner.json(&["share", "list", &session]);
+    assert_eq!((&waits["shares"], &waits["invites"][0]["state"]), (&json!([]), &json!("claimed")));
+    let mut asking = Dialog::in_terminal(&owner, &["share", "answer", &session]);
+    asking.until("Allow it? [y/N]");
+    asking.answer("n");
+    assert!(ends(asking, 1).contains("Nothing was shared"));
     assert!(ends(joining, 1).contains("its maker ended it"));
-    let shares = owner.json(&["share", "list", &session])["shares"].clone();
-    assert_eq!(shares, Value::Array(Vec::new()));
+    let listed = owner.json(&["share", "list", &session]);
+    assert_eq!((&listed["shares"], &listed["invites"]), (&json!([]), &json!([])));
 
     let shown = Dialog::in_terminal(&owner, &["share", "add", &session, "--invite", "--level", "edit"]);
     let (mut showing, address) = shows(shown, "/join#v1.");
     let joining = joins(&guest, address.trim());
     showing.until("Bob (joined by your link) wants to write to session");
-    showing.answer("y");
-    showing.until("Bob has joined session");
+    // Another device answers meanwhile.
+    let mut asking = Dialog::in_terminal(&owner, &["share", "answer", &session]);
+    asking.until("Allow it? [y/N]");
+    asking.answer("y");
+    asking.until("Bob has joined session");
     ends(joining, 0);
+    showing.answer("y");
+    showing.until("Another of your devices has answered.");
+    ends(showing, 0);
     guest.succeed(&["session", "send", &session, "Hi!"]);
+    assert_eq!(owner.json(&["share", "list", &session])["invites"][0]["name"], "Bob");
 }
 
 #[test]
@@ -90,13 +104,23 @@ fn a_person_joins_in_a_browser() {
 }
 
 #[test]
-fn an_invitation_that_is_left_lets_no_one_in() {
+fn an_invitation_that_is_left_is_answered_by_the_page_of_the_owner() {
+    let server = User::new(None);
+    let (_up, url) = up(&server, &["--no-runner"]);
+    tell_with("answers", &url, &Place::new(), &[]);
+}
+
+#[test]
+fn an_invitation_that_was_ended_lets_no_one_in() {
     let owner = User::new(None);
     let (_up, _) = up(&owner, &["--no-runner"]);
     let session = session(&owner);
     let (showing, address) = invited(&owner, &session, &[]);
     showing.interrupt();
-    assert!(ends(showing, 1).contains("The invitation was ended"));
+    ends(showing, 0);
+    assert_eq!(owner.json(&["share", "list", &session])["invites"][0]["state"], "open");
+    owner.succeed(&["share", "remove", &session, "--invite"]);
+    assert_eq!(owner.json(&["share", "list", &session])["invites"], json!([]));
     let guest = User::new(None);
     assert!(ends(joins(&guest, &address), 1).contains("its maker ended it"));
     let (head, secret) = address.rsplit_once('.').unwrap();

@@ -76,7 +76,7 @@ fn a_session_is_shared_and_the_share_removed() {
             .contains("No one with whom this computer has shared anything is called")
     );
     let changed = owner.succeed(&["share", "change", session, "a friend", "--level", "admin"]);
-    assert!(changed.starts_with("A friend ("), "{changed}");
+    assert!(changed.starts_with("“A friend” ("), "the name is the server's: {changed}");
     assert!(friend.fail(&["session", "rename", session, " "]).contains("empty"));
     friend.succeed(&["session", "rename", session, "Our plans"]);
     assert!(owner.succeed(&["session", "show", session]).contains("Our plans"));

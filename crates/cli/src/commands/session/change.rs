@@ -53,6 +53,8 @@ impl Delete {
         if !self.yes {
             confirm::deletion(&format!("session {reference} with all its messages, for everyone"))?;
         }
+        // One that stays is ended by the device that would answer it.
+        let _later = me.end_invites(id).await;
         match me.client.delete_session(id).await {
             // It was deleted elsewhere. What is not finished of it ends here.
             Err(error) if error.is_not_found() && context.home.is_unfinished(me.place(), id)? => {}

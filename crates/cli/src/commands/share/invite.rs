@@ -1,28 +1,46 @@
-//! `ensemble share add --invite`: one link that brings one person into a session.
+//! Invitations: one link that brings one person into a session. Every device of the owner answers it.
 
 use std::time::Duration;
 
 use ensemble_account::Account;
-use ensemble_account::invites::{Guest, Inviting};
+use ensemble_account::invites::{Guest, Inviting, Listed, Turn};
+use ensemble_account::live::access::GrantOutcome;
+use ensemble_client::idempotency_key;
 use ensemble_protocol::transcript::words::May;
 use ensemble_types::ids::SessionId;
+use ensemble_types::invites::InviteState;
 use ensemble_types::sessions::Session;
-use ensemble_types::shares::ShareLevel;
+use ensemble_types::shares::{Share, ShareLevel};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::Level;
-use super::people::remember;
-use super::users::{ended, grant, may};
+use super::users::{ended, grant, level, may};
+use crate::commands::DONE;
 use crate::commands::link::picture;
 use crate::confirm;
-use crate::context::{Context, interrupted};
+use crate::context::{Context, interrupted, once};
 use crate::failure::{Failure, Result, is_loopback};
 use crate::print;
+use crate::when;
+
+/// Another device that has begun to answer is done by then, or gone.
+const TURN: Duration = Duration::from_secs(90);
+/// A server answers at another address within this time.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
 /// What the link lets a person do.
 pub(super) struct Invitation {
     pub(super) level: Level,
     pub(super) approve: bool,
     pub(super) hours: u16,
+}
+
+/// Someone who has just joined.
+pub(crate) struct Joined {
+    session: Session,
+    share: Share,
+    outcome: GrantOutcome,
 }
 
 impl Invitation {
@@ -34,77 +52,28 @@ impl Invitation {
         }
         let (session, origin) = (me.session(id).await?, me.client.origin());
         let lifetime = Duration::from_secs(u64::from(self.hours) * 3_600);
-        let inviting = me.invite(&session, origin, lifetime).await?;
-        let guest = tokio::select! {
-            guest = self.guest(me, &session, &inviting) => guest,
-            () = interrupted()? => Err(Failure::message("The invitation was ended. No one has joined by it.")),
-        };
-        let guest = match guest {
-            Ok(guest) => guest,
-            Err(failure) => {
-                inviting.end().await;
-                return Err(failure);
-            }
-        };
-        // From here on the guest has the session, and must not wait for an answer in vain.
-        let joined = self.share(context, me, (&session, &inviting), &guest).await;
-        joined.map_err(|failure| {
-            let (reference, user) = (&session.reference, guest.user);
-            Failure::message(format!(
-                "{failure} {} may have the session all the same: `ensemble share remove {reference} {user}` ends that.",
-                guest.name
-            ))
-        })
-    }
-
-    /// Who has claimed the invitation, and may join.
-    async fn guest(&self, me: &Account, session: &Session, inviting: &Inviting<'_>) -> Result<Guest> {
+        let given = ShareLevel::from(self.level);
+        let may = Some(may(given, self.approve)).filter(|may| *may != May::Nothing);
+        let inviting = me.invite(&session, origin, lifetime, (given, may)).await?;
+        // Ctrl-C counts from the moment at which the address is shown.
+        let left = interrupted()?;
         self.show(me, &inviting.code().address())?;
-        let guest = inviting.claimed().await?;
-        // A link that was passed on must not command a machine.
-        if !matches!(self.level, Level::View) || self.approve {
-            let question = self.question(session, &guest);
-            let agreed = tokio::task::spawn_blocking(move || {
-                confirm::forget_typed();
-                confirm::change(&question)
-            });
-            let agreed =
-                agreed.await.map_err(|error| Failure::message(format!("Standard input cannot be read: {error}.")))?;
-            if !agreed? {
-                return Err(Failure::message("Nothing was shared, and the invitation was ended."));
+        let claimed = tokio::select! {
+            claimed = inviting.claimed() => claimed?,
+            () = left => {
+                let reference = session.reference;
+                print::note(format!(
+                    "The invitation stays open for {} hours. It is answered when one of your devices is open: the page, or `ensemble attach`. \
+                     `ensemble share remove {reference} --invite` ends it.",
+                    self.hours
+                ));
+                return Ok(DONE);
             }
+        };
+        match claimed {
+            Some(guest) => answer(context, me, &inviting, &guest).await,
+            None => answered_elsewhere(context),
         }
-        Ok(guest)
-    }
-
-    async fn share(
-        &self,
-        context: &Context,
-        me: &Account,
-        (session, inviting): (&Session, &Inviting<'_>),
-        guest: &Guest,
-    ) -> Result {
-        let level = ShareLevel::from(self.level);
-        let may = may(level, self.approve);
-        let (session, share) = me.share_session(session.id, (guest.user, level)).await?;
-        let outcome = grant(context, me, &session, guest.user, may.clone(), true).await?;
-        remember(context, me, guest.user).await?;
-        let name = me.client.account().await?.display_name.unwrap_or_default();
-        inviting.answer(&session, (level, Some(may).filter(|may| *may != May::Nothing)), &name).await?;
-        if context.json {
-            print::json(&share, false)?;
-        } else {
-            let (name, reference, user) = (&guest.name, &session.reference, guest.user);
-            print::line(format!(
-                "{name} has joined session {reference}. `ensemble share remove {reference} {user}` ends that."
-            ))?;
-        }
-        ended(outcome)
-    }
-
-    fn question(&self, session: &Session, guest: &Guest) -> String {
-        let what = if self.approve { "answer the agent of" } else { "write to" };
-        format!("{} (joined by your link) wants to {what} session {}. Allow it", guest.name, session.reference)
     }
 
     fn show(&self, me: &Account, address: &str) -> Result<()> {
@@ -115,11 +84,204 @@ impl Invitation {
             ));
         }
         print::note(format!(
-            "Send this address to one person, who types it into `ensemble join`:\n\n{address}\n\nIt is a secret, works once, and for {} hours. \
-             Waiting; Ctrl-C ends the invitation.",
+            "Send this address to one person, who opens it or types it into `ensemble join`:\n\n{address}\n\nIt is a secret, works once, and \
+             for {} hours. Waiting; Ctrl-C leaves it open.",
             self.hours
         ));
         print::note(picture(address)?);
         Ok(())
+    }
+}
+
+/// Answers those who wait to join a session: what lets them do more than read asks first.
+pub(super) async fn answer_all(context: &Context, me: &Account, id: SessionId) -> Result {
+    let mut last = None;
+    for (inviting, guest) in me.claims().await?.into_iter().filter(|(inviting, _)| inviting.session == id) {
+        last = Some(answer(context, me, &inviting, &guest).await?);
+    }
+    match last {
+        Some(code) => Ok(code),
+        None if context.json => print::json(&Value::Null, false).map(|()| DONE),
+        None => print::line("No one waits for an answer.").map(|()| DONE),
+    }
+}
+
+async fn answer(context: &Context, me: &Account, inviting: &Inviting<'_>, guest: &Guest) -> Result {
+    let wish = wish(me, inviting, guest).await?;
+    if asks(inviting) {
+        if !confirm::can_ask() {
+            let Wish { text, answer } = wish;
+            return Err(Failure::message(format!("{text}. There is no terminal to ask you at. {answer}")));
+        }
+        let question = format!("{}. Allow it", wish.text);
+        let agreed = tokio::task::spawn_blocking(move || {
+            confirm::forget_typed();
+            confirm::change(&question)
+        });
+        let agreed =
+            agreed.await.map_err(|error| Failure::message(format!("Standard input cannot be read: {error}.")))?;
+        if !agreed? {
+            inviting.end().await;
+            return Err(Failure::message("Nothing was shared, and the invitation was ended."));
+        }
+    }
+    let Some(joined) = let_in(context, me, (inviting, guest), true).await? else {
+        return answered_elsewhere(context);
+    };
+    if context.json {
+        print::json(&joined.share, false)?;
+    } else {
+        print::line(joined_by(&joined, guest))?;
+    }
+    ended(joined.outcome)
+}
+
+fn answered_elsewhere(context: &Context) -> Result {
+    if context.json {
+        print::json(&Value::Null, false)?;
+    } else {
+        print::line("Another of your devices has answered.")?;
+    }
+    Ok(DONE)
+}
+
+/// Whether the owner is asked: a link that was passed on must not command a machine.
+pub(crate) fn asks(inviting: &Inviting<'_>) -> bool {
+    inviting.level != ShareLevel::View || inviting.may.is_some()
+}
+
+/// What a guest wants, and how the owner answers.
+pub(crate) struct Wish {
+    pub(crate) text: String,
+    pub(crate) answer: String,
+}
+
+pub(crate) async fn wish(me: &Account, inviting: &Inviting<'_>, guest: &Guest) -> Result<Wish> {
+    let session = of_invitation(me, inviting).await?;
+    let what = if inviting.may == Some(May::Approve) { "answer the agent of" } else { "write to" };
+    let reference = session.reference;
+    Ok(Wish {
+        text: format!("{} (joined by your link) wants to {what} session {reference}", guest.name),
+        answer: format!("Answer in the page, or by `ensemble share answer {reference}`."),
+    })
+}
+
+/// The sentence about someone who has joined.
+pub(crate) fn joined_by(joined: &Joined, guest: &Guest) -> String {
+    let (name, reference, user) = (&guest.name, &joined.session.reference, guest.user);
+    format!("{name} has joined session {reference}. `ensemble share remove {reference} {user}` ends that.")
+}
+
+/// The session of an invitation. With the session it ends.
+async fn of_invitation(me: &Account, inviting: &Inviting<'_>) -> Result<Session> {
+    match me.session(inviting.session).await {
+        Err(ensemble_account::Error::Client(error)) if error.is_not_found() => {
+            inviting.end().await;
+            Err(Failure::message("The session of the invitation was deleted, so the invitation was ended."))
+        }
+        session => Ok(session?),
+    }
+}
+
+/// Shares the session with the guest, and answers. `None`: another device has, or without `is_asked` has begun to.
+pub(crate) async fn let_in(
+    context: &Context,
+    me: &Account,
+    (inviting, guest): (&Inviting<'_>, &Guest),
+    is_asked: bool,
+) -> Result<Option<Joined>> {
+    let (by, deadline) = (idempotency_key(), Instant::now() + TURN);
+    loop {
+        match inviting.take(guest, &by).await? {
+            Turn::Mine => break,
+            Turn::Other if is_asked && Instant::now() < deadline => sleep(Duration::from_secs(1)).await,
+            Turn::Other if is_asked => {
+                return Err(Failure::message("Another of your devices has begun to answer, and does not end."));
+            }
+            Turn::Over | Turn::Other => return Ok(None),
+        }
+    }
+    let session = of_invitation(me, inviting).await?;
+    // From here on the guest has the session, and must not wait for an answer in vain.
+    share(context, me, session.id, inviting, guest).await.map(Some).map_err(|failure| {
+        let (reference, user) = (&session.reference, guest.user);
+        Failure::message(format!(
+            "{failure} {} may have the session all the same: `ensemble share remove {reference} {user}` ends that.",
+            guest.name
+        ))
+    })
+}
+
+async fn share(
+    context: &Context,
+    me: &Account,
+    id: SessionId,
+    inviting: &Inviting<'_>,
+    guest: &Guest,
+) -> Result<Joined> {
+    let (session, share) = me.share_session(id, (guest.user, inviting.level)).await?;
+    let may = inviting.may.clone().unwrap_or(May::Nothing);
+    let outcome = grant(context, me, &session, guest.user, may, true).await?;
+    let name = me.client.account().await?.display_name.unwrap_or_default();
+    inviting.answer(&session, guest, &name).await?;
+    Ok(Joined { session, share, outcome })
+}
+
+/// Ends the invitations into a session.
+pub(super) async fn end_all(context: &Context, me: &Account, id: SessionId) -> Result {
+    let ended = me.end_invites(id).await?;
+    if context.json {
+        print::json(&json!({ "ended": ended }), false)?;
+    } else {
+        print::line(match ended {
+            0 => "No invitation into this session was open.",
+            1 => "The invitation was ended.",
+            _ => "The invitations were ended.",
+        })?;
+    }
+    Ok(DONE)
+}
+
+/// The invitations into a session, for a list.
+pub(super) async fn listed(me: &Account, id: SessionId) -> Result<Vec<(Listed, bool)>> {
+    let mut found = Vec::new();
+    for invite in me.invites_into(id).await? {
+        let is_dead = matches!(invite.state, InviteState::Open) && !leads_here(me, &invite).await;
+        found.push((invite, is_dead));
+    }
+    Ok(found)
+}
+
+/// Whether the address of an invitation leads to this server still.
+async fn leads_here(me: &Account, invite: &Listed) -> bool {
+    if invite.base == me.client.origin() {
+        return true;
+    }
+    let Ok(client) = once(invite.base.clone()) else { return false };
+    timeout(ANSWERS_WITHIN, client.invite(&invite.id, Duration::ZERO)).await.is_ok_and(|found| found.is_ok())
+}
+
+pub(super) fn as_json((invite, is_dead): &(Listed, bool)) -> Value {
+    let Listed { id, state, expires_at, level, may, user, name, .. } = invite;
+    json!({
+        "id": id, "state": state, "expiresAt": expires_at, "level": level, "may": may, "user": user, "name": name, "isDead": is_dead,
+    })
+}
+
+/// How an invitation stands, in a sentence.
+pub(super) fn stands((invite, is_dead): &(Listed, bool), reference: &str) -> String {
+    let (given, until) = (level(invite.level), when::local(invite.expires_at));
+    let name = invite.name.as_deref().unwrap_or("someone");
+    match invite.state {
+        InviteState::Open if *is_dead => format!(
+            "Invitation ({given}): dead, because {} leads here no more. `ensemble share remove {reference} --invite` ends it.",
+            invite.base
+        ),
+        InviteState::Open => format!("Invitation ({given}): open until {until}."),
+        InviteState::Claimed => {
+            format!("Invitation ({given}): “{name}” waits. `ensemble share answer {reference}` lets them in, or not.")
+        }
+        InviteState::Answered => format!("Invitation ({given}): {name} has joined by it."),
+        InviteState::Ended | InviteState::Expired => format!("Invitation ({given}): over."),
     }
 }

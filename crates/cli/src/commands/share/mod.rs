@@ -1,6 +1,6 @@
 //! `ensemble share`: gives other users access to sessions.
 
-mod invite;
+pub(crate) mod invite;
 mod link;
 mod open;
 pub(crate) mod people;
@@ -25,6 +25,8 @@ pub(crate) enum Share {
     List(Which),
     /// Change the access of a user
     Change(users::Change),
+    /// Let in those who wait to join by an invitation, or not
+    Answer(Which),
     /// Remove a user's access to a session, and change its key
     #[command(visible_alias = "rm")]
     Remove(users::Remove),
@@ -69,6 +71,7 @@ impl Share {
             Self::Add(command) => return command.run(context, &me).await,
             Self::List(which) => users::list(context, &me, which.session.find(&me).await?).await?,
             Self::Change(command) => return command.run(context, &me).await,
+            Self::Answer(which) => return invite::answer_all(context, &me, which.session.find(&me).await?).await,
             Self::Remove(command) => return command.run(context, &me).await,
             Self::Link(command) => command.run(context, &me).await?,
             Self::Unlink(Which { session }) => unlink(context, &me, session.find(&me).await?).await?,

@@ -40,7 +40,7 @@ impl Who {
             Self::Called(called) => called,
         };
         // The name that was remembered with the key is not one that the server can give to another user.
-        if let Some(known) = remembered(context, me, called)? {
+        if let Some(known) = known(context, me, called).await? {
             return Ok((known, None));
         }
         let user = only(known_here(context, me, BTreeSet::new(), called).await?, called)?;
@@ -63,7 +63,7 @@ impl Who {
             Self::Id(id) => return Ok(*id),
             Self::Called(called) => called,
         };
-        if let Some(known) = remembered(context, me, called)? {
+        if let Some(known) = known(context, me, called).await? {
             return Ok(known);
         }
         // Not everyone who may see a session may see who else may.
@@ -73,7 +73,11 @@ impl Who {
     }
 }
 
-fn remembered(context: &Context, me: &Account, called: &str) -> Result<Option<UserId>> {
+/// The person who is called so in the account, or on this computer.
+async fn known(context: &Context, me: &Account, called: &str) -> Result<Option<UserId>> {
+    if let Some(person) = me.person_called(called).await? {
+        return Ok(Some(person));
+    }
     let names = context.home.settings()?.known_names.remove(me.place()).unwrap_or_default();
     Ok(names.get(&called.trim().to_lowercase()).copied())
 }

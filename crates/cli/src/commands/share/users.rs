@@ -15,13 +15,14 @@ use ensemble_screen::lines::{Column, Table, Tone};
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::links::LinkState;
 use ensemble_types::problem::Code;
+use ensemble_types::refs::Ref;
 use ensemble_types::sessions::{AccessLevel, Session};
 use ensemble_types::shares::{Share, ShareLevel};
 use futures_util::TryStreamExt;
 use serde_json::json;
 
 use super::Level;
-use super::invite::Invitation;
+use super::invite::{Invitation, as_json, end_all, listed, stands as invite_stands};
 use super::people::{Who, remember};
 use crate::complete;
 use crate::context::Context;
@@ -74,7 +75,11 @@ pub(crate) struct Remove {
     #[arg(add = complete::sessions())]
     session: Named,
     /// The user's id, name or fingerprint (with your own id you leave the session)
-    user: Who,
+    #[arg(required_unless_present = "invite", conflicts_with = "invite")]
+    user: Option<Who>,
+    /// End the invitations into the session that no one has used
+    #[arg(long)]
+    invite: bool,
 }
 
 /// `USER:LEVEL`, as `ensemble claude --share` takes it.
@@ -181,7 +186,8 @@ impl Change {
 impl Remove {
     pub(crate) async fn run(self, context: &Context, me: &Account) -> Result {
         let id = self.session.find(me).await?;
-        let user = self.user.find(context, me, id).await?;
+        let Some(user) = &self.user else { return end_all(context, me, id).await };
+        let user = user.find(context, me, id).await?;
         let called = me.described(user).await;
         let session = me.session(id).await?;
         let mut outcome = GrantOutcome::Done;
@@ -256,8 +262,14 @@ pub(super) async fn list(context: &Context, me: &Account, session: SessionId) ->
         Err(error) if error.is(Code::LinkNotFound) || error.is(Code::MethodNotAllowed) => None,
         Err(error) => return Err(error.into()),
     };
+    let invites = listed(me, session).await?;
     if context.json {
-        return print::json(&json!({ "shares": shares, "link": link }), false);
+        let invites: Vec<_> = invites.iter().map(as_json).collect();
+        return print::json(&json!({ "shares": shares, "link": link, "invites": invites }), false);
+    }
+    let reference = Ref::of(&session).to_string();
+    for invite in &invites {
+        print::line(invite_stands(invite, &reference))?;
     }
     if let Some(link) = link {
         print::line(stands(&link))?;
@@ -272,7 +284,7 @@ pub(super) async fn list(context: &Context, me: &Account, session: SessionId) ->
         Column::text("NAME", 2, 8),
     ]);
     for share in shares {
-        let name = me.client.user(share.user_id).await.ok().and_then(|user| user.display_name);
+        let name = me.name_of(share.user_id).await;
         let cells = [
             share.user_id.to_string(),
             level(share.access_level).to_owned(),
@@ -301,7 +313,7 @@ pub(super) fn may(level: ShareLevel, approve: bool) -> May {
     }
 }
 
-fn level(level: ShareLevel) -> &'static str {
+pub(super) fn level(level: ShareLevel) -> &'static str {
     match level {
         ShareLevel::View => "view",
         ShareLevel::Edit => "edit",

@@ -1,0 +1,48 @@
+//! A screen that stays open answers those who join by an invitation.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use ensemble_account::Account;
+use futures_util::stream::{self, Stream};
+use tokio::sync::Notify;
+
+use crate::commands::share::invite::{asks, joined_by, let_in, wish};
+use crate::context::Context;
+use crate::failure::Result;
+
+#[derive(Default)]
+struct Answering {
+    /// What is not shown yet.
+    texts: VecDeque<String>,
+    /// The invitations of those about whom it was said that they wait.
+    known: BTreeSet<String>,
+}
+
+/// Lets in who may only read, whenever an invitation may have changed, and says who has joined or waits for the person.
+pub(super) fn news<'a>(context: &'a Context, me: &'a Account, invites: &'a Notify) -> impl Stream<Item = String> + 'a {
+    stream::unfold(Answering::default(), move |mut state| async move {
+        loop {
+            if let Some(text) = state.texts.pop_front() {
+                return Some((text, state));
+            }
+            invites.notified().await;
+            if let Err(failure) = Box::pin(answer(context, me, &mut state)).await {
+                state.texts.push_back(format!("An invitation could not be answered: {failure}"));
+            }
+        }
+    })
+}
+
+async fn answer(context: &Context, me: &Account, state: &mut Answering) -> Result<()> {
+    for (inviting, guest) in me.claims().await? {
+        if !asks(&inviting) {
+            if let Some(joined) = let_in(context, me, (&inviting, &guest), false).await? {
+                state.texts.push_back(joined_by(&joined, &guest));
+            }
+        } else if state.known.insert(inviting.code().id.clone()) {
+            let wish = wish(me, &inviting, &guest).await?;
+            state.texts.push_back(format!("{}. {}", wish.text, wish.answer));
+        }
+    }
+    Ok(())
+}
