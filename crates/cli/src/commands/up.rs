@@ -5,6 +5,8 @@ mod banner;
 #[cfg(feature = "up")]
 mod person;
 #[cfg(feature = "up")]
+mod registration;
+#[cfg(feature = "up")]
 mod running;
 #[cfg(feature = "up")]
 mod service;
@@ -103,6 +105,7 @@ mod services {
 
     use super::banner::{Agents, banner, is_same};
     use super::person::Person;
+    use super::registration::{OF_ADDRESS, OF_REGISTRATION, is_open, is_set};
     use super::running::{Running, drain, start_runner};
     use super::service::UP;
     use super::signals::Signals;
@@ -119,8 +122,6 @@ mod services {
     const ACCEPTS_ANY: &str = "Others can reach this server, and the runner's configuration has `accept: any`: anyone who reads a token on \
                                the way could have agents work on this computer. Take `accept: any` out of the configuration and submit with \
                                `ensemble`, which signs. Or leave out --listen, --public-url and --tunnel, or start no runner: --no-runner.";
-
-    const OF_REGISTRATION: [&str; 2] = ["REGISTRATION", "IDENTITY_REGISTRATION"];
 
     /// A proxy that leads to the listener of this machine's programs makes them share their limits with all its visitors.
     const PROXY_ON_LOOPBACK: &str = "TRUSTED_PROXIES does not count at an address that only this computer reaches. Leave it out, and give the \
@@ -150,13 +151,14 @@ mod services {
             let proxy = self.proxy_port.or(tunnel.is_some().then_some(0)).map(proxy_listener).transpose();
             let proxy = proxy.map_err(|error| Failure::message(format!("{error:#}.")))?;
             let port = proxy.as_ref().map(TcpListener::local_addr).transpose()?.map_or(0, |at| at.port());
-            let is_limited = OF_REGISTRATION.into_iter().any(|name| is_set(name) && !is_open(name));
+            let is_by_invitation = self.is_for_others(tunnel.is_some()) && !OF_REGISTRATION.into_iter().any(is_set);
+            let is_limited = is_by_invitation || OF_REGISTRATION.into_iter().any(|name| is_set(name) && !is_open(name));
             let begun = async {
                 let prepared = match tunnel {
                     Some(tunnel) => Some(Prepared::new(tunnel, self.public_url.as_ref(), environment()).await?),
                     None => None,
                 };
-                if prepared.is_some() || is_limited {
+                if is_limited || prepared.is_some() {
                     first_account(context, &data, self.listen, self.new_account).await?;
                 }
                 match prepared {
@@ -175,10 +177,10 @@ mod services {
             let makes_accounts = OF_REGISTRATION.into_iter().any(is_open);
             if let Some(tunnel) = &tunnel {
                 self.public_url = Some(tunnel.address().to_owned());
-                if !OF_REGISTRATION.into_iter().any(is_set) {
-                    // The person's own account is there already.
-                    config.vars.push(("REGISTRATION".to_owned(), "invite".to_owned()));
-                }
+            }
+            if is_by_invitation {
+                // The person's own account is there already.
+                config.vars.push(("REGISTRATION".to_owned(), "invite".to_owned()));
             }
             let files = self.tls_cert.zip(self.tls_key);
             config.tls = files.map(|(certificate, key)| TlsSettings { listen: self.tls_listen, certificate, key });
@@ -232,9 +234,7 @@ mod services {
             let of = |typed: &Vec<String>| Kind::of(typed, self.public_url.as_ref(), &environment());
             let tunnel = self.tunnel.as_ref().map(of).transpose()?;
             // A public address may come from the environment, too.
-            let of_environment =
-                ["PUBLIC_BASE_URL", "EDGE_PROXY_PUBLIC_BASE_URL", "PUBLIC_ORIGINS", "IDENTITY_PUBLIC_ORIGINS"];
-            let is_public = tunnel.is_some() || self.public_url.is_some() || of_environment.into_iter().any(is_set);
+            let is_public = tunnel.is_some() || self.public_url.is_some() || OF_ADDRESS.into_iter().any(is_set);
             if let Some(port) = self.proxy_port.filter(|_| !is_public) {
                 return Err(Failure::message(format!(
                     "A proxy carries requests for the server's public address, which is not named. Type `ensemble up --public-url \
@@ -256,15 +256,6 @@ mod services {
             }
             Ok((unsigned, tunnel))
         }
-    }
-
-    /// Whether it lets everyone make an account.
-    fn is_open(name: &str) -> bool {
-        environment().get(name).is_some_and(|value| value == "open")
-    }
-
-    fn is_set(name: &str) -> bool {
-        environment().get(name).is_some_and(|value| !value.is_empty())
     }
 
     /// Makes the person's account where there is none, before anyone else can call.

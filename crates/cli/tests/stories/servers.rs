@@ -78,7 +78,8 @@ fn a_start_that_fails_leaves_nothing() {
 
 #[test]
 fn a_sign_in_at_another_address_names_the_addresses_of_the_server() {
-    let (owner, friend) = (User::new(None), User::new(None));
+    let owner = User::new(None).with_variable("REGISTRATION", "open");
+    let friend = User::new(None);
     let public = "https://ensemble.example.com";
     let (_up, printed) =
         up_at(&owner, &["up", "--no-runner", "--json", "--listen", "0.0.0.0:0", "--public-url", public]);
@@ -110,7 +111,8 @@ fn the_address_of_a_page_names_the_one_of_the_server() {
 
 #[test]
 fn a_server_on_both_families_takes_sign_ins_on_both() {
-    let (owner, friend) = (User::new(None), User::new(None));
+    let owner = User::new(None).with_variable("REGISTRATION", "open");
+    let friend = User::new(None);
     let (_up, printed) = up_at(&owner, &["up", "--no-runner", "--json", "--listen", "[::]:0"]);
     let url = printed["url"].as_str().unwrap();
     for address in [url.to_owned(), url.replace("127.0.0.1", "[::1]"), url.replace("127.0.0.1", "localhost")] {
@@ -152,7 +154,8 @@ fn a_terminal_that_is_closed_ends_a_server_as_a_signal_does() {
 
 #[test]
 fn a_server_for_others_is_reached_at_the_addresses_of_its_machine() {
-    let (owner, friend) = (User::new(None), User::new(None));
+    let owner = User::new(None).with_variable("REGISTRATION", "open");
+    let friend = User::new(None);
     let (running, printed) = up_at(&owner, &["up", "--no-runner", "--json", "--listen", "0.0.0.0:0"]);
     // A machine without a network has none.
     for address in printed["forOthers"].as_array().unwrap() {
