@@ -107,10 +107,12 @@ impl Config {
 
 impl Rules {
     fn read(vars: &mut Vars) -> Self {
+        let origins = origins(vars);
         let registration = vars.text(
             "REGISTRATION",
-            "open: a first sign-in makes an account; invite: with an invitation; closed: only existing accounts sign in",
-            "open",
+            "open: a first sign-in makes an account; invite: with an invitation, the default where PUBLIC_BASE_URL or one of PUBLIC_ORIGINS is \
+             not loopback; closed: only existing accounts sign in",
+            if origins.iter().all(Origin::is_loopback) { "open" } else { "invite" },
         );
         let registration = match registration.as_str() {
             "open" => Registration::Open,
@@ -128,7 +130,7 @@ impl Rules {
             7_776_000,
         );
         Self {
-            origins: origins(vars),
+            origins,
             registration,
             lifetimes: TokenLifetimes { user: user_ms, machine_max_seconds: machine_max },
             challenge_lifetime: vars.millis("CHALLENGE_MS", "how long a challenge can be signed", 60_000),

@@ -1,6 +1,7 @@
 //! The origin that a client signs in to: scheme, host and port (RFC 6454, section 6.2).
 
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 
 /// An origin in its one normal form: lower case, without the port that goes with the scheme.
@@ -45,6 +46,19 @@ impl FromStr for Origin {
     }
 }
 
+impl Origin {
+    /// Whether it leads to the computer on which it is opened.
+    pub(crate) fn is_loopback(&self) -> bool {
+        let host = self.0.split_once("://").map_or("", |(_, authority)| authority);
+        let host = match host.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => host,
+            _ => host,
+        };
+        let literal = host.trim_start_matches('[').trim_end_matches(']');
+        host == "localhost" || literal.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    }
+}
+
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -60,6 +74,21 @@ impl fmt::Debug for Origin {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_leads_to_this_computer_is_known() {
+        let is_loopback = |text: &str| text.parse::<Origin>().unwrap().is_loopback();
+        for here in
+            ["http://127.0.0.1:8080", "http://127.9.9.9", "http://[::1]:8080", "http://[::1]", "https://localhost"]
+        {
+            assert!(is_loopback(here), "{here}");
+        }
+        for elsewhere in
+            ["https://a.example", "http://10.0.0.1:8080", "http://localhost.example", "http://[2001:db8::1]"]
+        {
+            assert!(!is_loopback(elsewhere), "{elsewhere}");
+        }
+    }
 
     #[test]
     fn one_origin_has_one_form() {

@@ -60,6 +60,7 @@ impl Fixture {
             ("DATABASE_POOL_SIZE", "4"),
             ("PUBLIC_ORIGINS", "https://api.example.com,http://127.0.0.1:8080"),
             ("KEY_ENCRYPTION_KEY_FILE", &key_file.display().to_string()),
+            ("REGISTRATION", "open"),
             ("WORKERS", "2"),
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))

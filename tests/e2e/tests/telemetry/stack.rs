@@ -45,6 +45,7 @@ impl Stack {
             ("INTERNAL_TOKEN", "internal-token-of-the-test-stack"),
             ("PUBLIC_ORIGINS", origins.as_str()),
             ("PUBLIC_BASE_URL", ORIGIN),
+            ("REGISTRATION", "open"),
             ("KEY_ENCRYPTION_KEY_FILE", &key.display().to_string()),
             ("OTEL_EXPORTER_OTLP_ENDPOINT", collector),
             ("OTEL_BSP_SCHEDULE_DELAY", "50"),
