@@ -4,11 +4,14 @@ BUILD_PROFILE ?= dist
 HELM_VERSION ?= latest
 DEPLOY_TOOLS := $(CACHE)/deploy
 
-.PHONY: dist images compose-test upgrade-test compose-file-test backup-test partitions-test chart-test chart-server-test chart-readme chart-package dashboards release-check \
+.PHONY: dist dist-test images compose-test upgrade-test compose-file-test backup-test partitions-test chart-test chart-server-test chart-readme chart-package dashboards release-check \
 	publish publish-archive publish-builder publish-login
 
 dist: ## a release archive with the one program, its SBOM and checksums, in dist/
 	@deploy/dist/dist.sh
+
+dist-test: ## every way to install, with the program of `make dist`: install.sh, npm, Debian, update
+	@deploy/test/dist.sh
 
 images: ## builds every image (BUILD_PROFILE=release is quicker and larger)
 	@BUILD_PROFILE=$(BUILD_PROFILE) VERSION=$(VERSION) deploy/test/images.sh

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes what a release needs, in dist/: an archive with the one program, the list of what it is made of (SBOM, CycloneDX), and
+# Makes what a release needs, in dist/: the one program in all ways to install it, the list of what it is made of (SBOM, CycloneDX), and
 # checksums. Paths and times of the machine are left out, so that two clean clones can give the same bytes.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -7,9 +7,9 @@ cd "$(dirname "$0")/../.."
 out=${OUT:-$PWD/dist}
 tools=$PWD/.cache/tools
 profile=dist
-version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 target=$(rustc -vV | sed -n 's/^host: //p')
-name=ensemble-$version-$target
+# In a container the clone can be another user's, which git asks about.
+export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0=$PWD
 # The time of the commit stands for the time of the build.
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
@@ -29,16 +29,17 @@ if [ ! -x "$tools/bin/cargo-cyclonedx" ]; then
     env -u RUSTFLAGS -u CFLAGS cargo install --quiet --locked --root "$tools" --version 0.5.9 cargo-cyclonedx
 fi
 
-rm -rf "$out"
-mkdir -p "$out/$name"
-cp "target/$profile/ensemble" LICENSE README.md CHANGELOG.md "$out/$name/"
 # cargo-cyclonedx writes a file next to each manifest; only the program's list is kept.
 PATH="$tools/bin:$PATH" cargo cyclonedx --quiet --format json --target "$target" --describe binaries \
     --manifest-path crates/cli/Cargo.toml
-mv crates/cli/ensemble_bin.cdx.json "$out/$name/sbom.cdx.json"
+rm -rf "$out"
+mkdir -p "$out"
+sbom=$(mktemp)
+trap 'rm -f "$sbom"' EXIT
+mv crates/cli/ensemble_bin.cdx.json "$sbom"
 find crates services tests -name '*.cdx.json' -not -path '*/node_modules/*' -delete
 # The tool notes the moment and a random number. Neither says anything about the program.
-python3 - "$out/$name/sbom.cdx.json" "$SOURCE_DATE_EPOCH" "$PWD" <<'PYTHON'
+python3 - "$sbom" "$SOURCE_DATE_EPOCH" "$PWD" <<'PYTHON'
 import json, sys, time
 path, epoch, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 text = open(path).read().replace("file://" + folder, "file:///src").replace(folder, "/src")
@@ -48,10 +49,5 @@ bom["metadata"]["timestamp"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(e
 json.dump(bom, open(path, "w"), indent=2, sort_keys=True)
 PYTHON
 
-cp "$out/$name/sbom.cdx.json" "$out/$name.sbom.cdx.json"
-tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --mode='u+rw,go+r,go-w' \
-    -C "$out" -cf - "$name" | gzip -9n > "$out/$name.tar.gz"
-rm -rf "${out:?}/$name"
-(cd "$out" && sha256sum "$name.tar.gz" "$name.sbom.cdx.json" > SHA256SUMS)
-echo "Made in $out:"
-cat "$out/SHA256SUMS"
+deploy/dist/runs-on.sh "target/$profile/ensemble"
+deploy/dist/pack.sh "target/$profile/ensemble" "$sbom" "$out"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Puts what `make dist` has made into the forge's release of a tag. The first that comes makes the release.
+# Puts what `make dist` has made on each kind of machine, all together in dist/, into the forge's release of a tag, with the signature of each
+# archive's sums, and the packages into npm. The release is a draft until everything is in it.
 #
 #   VERSION=1.2.3   the release; the commit is tagged v1.2.3
 #   GH_TOKEN        what GitHub's program `gh` signs in with
@@ -10,16 +11,32 @@ run() {
     echo "+ $*"
     [ -n "${DRY_RUN:-}" ] || "$@"
 }
-[[ ${VERSION:-} =~ ^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$ ]] || { echo "VERSION is a version of three numbers, as in 1.2.3" >&2; exit 1; }
-target=$(rustc -vV | sed -n 's/^host: //p')
-name=dist/ensemble-$VERSION-$target
-if [ -z "${DRY_RUN:-}" ]; then
-    [ -s "$name.tar.gz" ] || { echo "$name.tar.gz is not there: make dist" >&2; exit 1; }
-    # Each kind of machine has sums of its own.
-    mv dist/SHA256SUMS "$name.sha256"
-fi
-kind=()
-[[ $VERSION == *-* ]] && kind=(--prerelease)
-# Another kind of machine may have made it a moment ago.
-run gh release create "v$VERSION" --verify-tag --title "$VERSION" --notes "CHANGELOG.md says what is new." "${kind[@]}" || run gh release view "v$VERSION"
-run gh release upload "v$VERSION" --clobber "$name.tar.gz" "$name.sbom.cdx.json" "$name.sha256"
+fail() {
+    echo "$*" >&2
+    exit 1
+}
+[[ ${VERSION:-} =~ ^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$ ]] || fail "VERSION is a version of three numbers, as in 1.2.3"
+export VERSION
+targets="x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu aarch64-apple-darwin x86_64-apple-darwin"
+for target in $targets; do
+    [ -s "dist/ensemble-$VERSION-$target.tar.gz" ] || [ -n "${DRY_RUN:-}" ] || fail "dist/ has no archive of $VERSION for $target: make dist"
+done
+# The formula has the sums of all machines.
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+export SOURCE_DATE_EPOCH
+NAMES=deploy/release/names run deploy/dist/ways.py dist
+for target in $targets; do
+    sums=dist/ensemble-$VERSION-$target.sha256
+    run cosign sign-blob --yes --new-bundle-format --bundle "$sums.sigstore.json" "$sums"
+done
+kind=() tag=latest
+[[ $VERSION != *-* ]] || kind=(--prerelease) tag=next
+run gh release create "v$VERSION" --draft --verify-tag --title "$VERSION" --notes "CHANGELOG.md says what is new." "${kind[@]}"
+files=(dist/ensemble-"$VERSION"-* dist/install.sh dist/VERSION)
+[ ! -e dist/ensemble.rb ] || files+=(dist/ensemble.rb)
+run gh release upload "v$VERSION" "${files[@]}"
+# The command comes after the programs that it needs.
+for package in dist/npm/*-{darwin,linux}-*.tgz dist/npm/*-ensemble-"$VERSION".tgz; do
+    [ ! -e "$package" ] || run npm publish "$package" --access public --provenance --tag "$tag"
+done
+run gh release edit "v$VERSION" --draft=false
