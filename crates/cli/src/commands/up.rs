@@ -3,6 +3,8 @@
 #[cfg(feature = "up")]
 mod banner;
 #[cfg(feature = "up")]
+mod beginning;
+#[cfg(feature = "up")]
 mod person;
 #[cfg(feature = "up")]
 mod registration;
@@ -93,7 +95,7 @@ impl Up {
 
 #[cfg(feature = "up")]
 mod services {
-    use std::net::{SocketAddr, TcpListener};
+    use std::net::TcpListener;
     use std::path::Path;
     use std::time::Duration;
 
@@ -104,6 +106,7 @@ mod services {
     use tracing_subscriber::filter::{LevelFilter, Targets};
 
     use super::banner::{Agents, banner, is_same};
+    use super::beginning::{first_account, not_started};
     use super::person::Person;
     use super::registration::{OF_ADDRESS, OF_REGISTRATION, is_open, is_set};
     use super::running::{Running, drain, start_runner};
@@ -255,38 +258,6 @@ mod services {
                 anonymous(url.clone())?;
             }
             Ok((unsigned, tunnel))
-        }
-    }
-
-    /// Makes the person's account where there is none, before anyone else can call.
-    async fn first_account(context: &Context, data: &Path, listen: SocketAddr, new_account: bool) -> Result<()> {
-        if crate::data::is_of(context, data)? && !new_account {
-            return Ok(());
-        }
-        let wanted = context.wanted_by_up(new_account)?;
-        let here = SocketAddr::from(([127, 0, 0, 1], listen.port()));
-        let mut config = Config::new(data, if listen.ip().is_loopback() { listen } else { here });
-        config.vars.extend(OF_REGISTRATION.map(|name| (name.to_owned(), "open".to_owned())));
-        let stack = match Stack::start(config).await {
-            Ok(stack) => stack,
-            Err(error) => return Err(not_started(context, &format!("{error:#}.")).await),
-        };
-        let begun = async { context.begin(anonymous(stack.url().to_owned())?, wanted).await };
-        let begun = begun.await.and_then(|begun| crate::data::remember(context, &begun.me, data));
-        stack.stop().await;
-        begun
-    }
-
-    /// Why the services did not start. Most often they run already.
-    async fn not_started(context: &Context, why: &str) -> Failure {
-        let local = context.home.settings().ok().and_then(|settings| settings.local_server);
-        let is_taken = why.contains("has this database open") || why.contains("Address already in use");
-        match local.filter(|_| is_taken) {
-            Some(server) if answers(&server).await => Failure::message(format!(
-                "Ensemble is already up at {server}. Use that one, or end it first with Ctrl-C where it runs. A second one needs its \
-                 own directory: --data DIR, and another --listen."
-            )),
-            _ => Failure::message(why),
         }
     }
 
