@@ -8,7 +8,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::commands::{
     acp, agent, apply, attach, cancel, completions, config, demo, devices, diff, discard, r#do, doctor, invited, link,
     login, logout, machine, open, output, phone, plan, prompt, recovery, retry, run, runner, runs, say, session,
-    sessions, share, show, status, talk, token, up, usage, web, whoami,
+    sessions, share, show, status, talk, token, up, update, usage, web, whoami,
 };
 use crate::failure::detail;
 use crate::global::Global;
@@ -133,6 +133,8 @@ pub(crate) enum Command {
     Open(open::Open),
     /// Serve the web app from this program to your browser
     Web(web::Web),
+    /// Name the newest version and the command that installs it
+    Update(update::Update),
     /// Print completions for a shell
     Completions(completions::Completions),
 }
@@ -165,7 +167,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ),
     ("Sessions of people, and sharing", &["session", "share", "join"]),
     ("Machines and devices", &["machine", "runner", "devices", "link", "recovery", "whoami", "logout"]),
-    ("Server and settings", &["config", "token", "web", "completions"]),
+    ("Server and settings", &["config", "token", "web", "update", "completions"]),
 ];
 
 /// Words that people try, and the command that does this. Similar words get a tip from the parser itself.
@@ -192,6 +194,7 @@ const OTHER_WORDS: &[(&str, &str)] = &[
     ("merge", "apply"),
     ("docs", "open"),
     ("settings", "config"),
+    ("upgrade", "update"),
     ("approve", "answer"),
     ("allow", "answer"),
     ("deny", "answer"),

@@ -131,6 +131,7 @@ async fn execute(context: &Context, command: Command) -> Result {
         Command::Token(command) => command.run(context).await,
         Command::Open(command) => command.run(context).await,
         Command::Web(command) => command.run(context).await,
+        Command::Update(command) => command.run(context).await,
         Command::Completions(command) => command.run(),
     }
 }

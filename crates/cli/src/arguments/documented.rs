@@ -58,6 +58,7 @@ fn every_command_that_a_document_names_exists() {
         "CONTRIBUTING.md",
         "docs/COMMANDS.md",
         "docs/FIRST-CLIENT.md",
+        "docs/INSTALL.md",
         "docs/VOICE.md",
         "docs/WEB.md",
     ];

@@ -43,6 +43,7 @@ pub(crate) mod submit;
 pub(crate) mod talk;
 pub(crate) mod token;
 pub(crate) mod up;
+pub(crate) mod update;
 pub(crate) mod usage;
 pub(crate) mod web;
 pub(crate) mod whoami;

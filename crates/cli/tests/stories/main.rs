@@ -52,6 +52,7 @@ mod foot;
 #[cfg(feature = "up")]
 mod given_rights;
 #[cfg(feature = "up")]
+mod installed;
 mod interruptions;
 mod invited;
 #[cfg(feature = "up")]
