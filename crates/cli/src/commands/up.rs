@@ -1,6 +1,8 @@
 //! `ensemble up`: runs everything on this machine with one command.
 
 #[cfg(feature = "up")]
+mod alone;
+#[cfg(feature = "up")]
 mod banner;
 #[cfg(feature = "up")]
 mod beginning;
@@ -61,6 +63,9 @@ pub(crate) struct Up {
     /// Start no runner
     #[arg(long)]
     no_runner: bool,
+    /// Make no account and sign in nowhere: a server alone, as in a container. The log has the address that makes the first account
+    #[arg(long, requires = "no_runner", conflicts_with_all = ["new_account", "other_data", "tunnel", "install"])]
+    no_account: bool,
     /// Do not open this computer's browser. It opens by itself as long as your account has none
     #[arg(long)]
     no_open: bool,
@@ -105,6 +110,7 @@ mod services {
     use ensemble_runner::{Accept, offers};
     use tracing_subscriber::filter::{LevelFilter, Targets};
 
+    use super::alone::{alone, stop};
     use super::banner::{Agents, banner, is_same};
     use super::beginning::{first_account, not_started};
     use super::person::Person;
@@ -134,6 +140,7 @@ mod services {
         pub(crate) async fn run(mut self, context: &Context) -> Result {
             log(Targets::new()
                 .with_default(LevelFilter::WARN)
+                .with_target("ensemble_identity", if self.no_account { LevelFilter::INFO } else { LevelFilter::WARN })
                 .with_targets([("ensemble_host", LevelFilter::INFO), ("ensemble_runner", LevelFilter::INFO)]));
             if self.uninstall {
                 return uninstall(context, UP, self.yes);
@@ -141,7 +148,11 @@ mod services {
             self.runner = here_and_home(self.runner);
             // What can be refused is refused before anything is created.
             let (unsigned, tunnel) = self.checked(context)?;
-            context.wanted_by_up(self.new_account)?;
+            let wanted = |new_account| match self.no_account {
+                true => Ok(Wanted::Usual),
+                false => context.wanted_by_up(new_account),
+            };
+            wanted(self.new_account)?;
             let data = self.data.clone().unwrap_or_else(|| context.home.data());
             if !self.other_data && self.listen.port() != 0 {
                 crate::data::check(context, &data, self.listen)?;
@@ -154,8 +165,10 @@ mod services {
             let proxy = self.proxy_port.or(tunnel.is_some().then_some(0)).map(proxy_listener).transpose();
             let proxy = proxy.map_err(|error| Failure::message(format!("{error:#}.")))?;
             let port = proxy.as_ref().map(TcpListener::local_addr).transpose()?.map_or(0, |at| at.port());
-            let is_by_invitation = self.is_for_others(tunnel.is_some()) && !OF_REGISTRATION.into_iter().any(is_set);
-            let is_limited = is_by_invitation || OF_REGISTRATION.into_iter().any(|name| is_set(name) && !is_open(name));
+            let is_by_invitation =
+                (self.no_account || self.is_for_others(tunnel.is_some())) && !OF_REGISTRATION.into_iter().any(is_set);
+            let is_named = OF_REGISTRATION.into_iter().any(|name| is_set(name) && !is_open(name));
+            let is_limited = !self.no_account && (is_by_invitation || is_named);
             let begun = async {
                 let prepared = match tunnel {
                     Some(tunnel) => Some(Prepared::new(tunnel, self.public_url.as_ref(), environment()).await?),
@@ -173,7 +186,7 @@ mod services {
                 tunnel = begun => tunnel?,
                 () = signals.next() => return Ok(DONE),
             };
-            let wanted = context.wanted_by_up(self.new_account && tunnel.is_none() && !is_limited)?;
+            let wanted = wanted(self.new_account && tunnel.is_none() && !is_limited)?;
             let options = (!self.no_runner).then_some((self.runner, unsigned));
             let mut config = Config::new(&data, self.listen);
             config.proxy = proxy;
@@ -182,7 +195,7 @@ mod services {
                 self.public_url = Some(tunnel.address().to_owned());
             }
             if is_by_invitation {
-                // The person's own account is there already.
+                // The person's own account is there already, or the log has the address that makes the first one.
                 config.vars.push(("REGISTRATION".to_owned(), "invite".to_owned()));
             }
             let files = self.tls_cert.zip(self.tls_key);
@@ -195,6 +208,9 @@ mod services {
                 },
                 () = signals.next() => return Ok(DONE),
             };
+            if self.no_account {
+                return alone(context, stack, &mut signals).await;
+            }
             let ready = tokio::select! {
                 ready = set_up(context, (&stack, &data), wanted, options, (self.no_open, tunnel.is_some())) => Some(ready),
                 () = signals.next() => None,
@@ -225,11 +241,7 @@ mod services {
             if let Some(runner) = runner {
                 drain(runner, &mut signals).await?;
             }
-            print::note("Stopping. Press Ctrl-C again to stop at once.");
-            tokio::select! {
-                _ = stack.stop() => Ok(DONE),
-                () = signals.next() => Err(Failure::message("Stopped before everything was drained.")),
-            }
+            stop(stack, &mut signals).await
         }
 
         /// Refuses what cannot be meant. Returns which tasks the runner takes unless its configuration says so.

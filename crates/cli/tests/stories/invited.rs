@@ -1,6 +1,8 @@
 //! A person joins a session by a link, without an account and without comparing a fingerprint.
 
-use serde_json::json;
+use std::fs;
+
+use serde_json::{Value, json};
 
 use crate::ensemble::{User, up, up_at};
 use crate::linking::{Dialog, shows};
@@ -141,4 +143,20 @@ fn a_server_that_wants_invitations_makes_its_first_account_by_one() {
     let (showing, address) = invited(&owner, &session, &[]);
     ends(joins(&stranger, &address), 0);
     ends(showing, 0);
+}
+
+#[test]
+fn a_server_without_an_account_of_its_own_names_the_address_of_its_first_user() {
+    let server = User::new(None);
+    let data = server.files().join("served");
+    let words = ["up", "--no-runner", "--no-account", "--json", "--listen", "127.0.0.1:0"];
+    let (_up, printed) = up_at(&server, &[&words[..], &["--data", data.to_str().unwrap()]].concat());
+    assert_eq!(printed["userId"], Value::Null);
+    assert_eq!(fs::read_dir(server.files()).unwrap().count(), 1, "it has made data, and no key");
+    let url = printed["url"].as_str().unwrap();
+    let first = User::new(Some(url));
+    assert!(first.fail(&["login"]).contains("invitation"), "the first to call is not the first user");
+    let address = fs::read_to_string(data.join("first-account")).unwrap();
+    ends(joins(&first, &address), 0);
+    assert!(first.succeed(&["whoami"]).contains("primary"));
 }

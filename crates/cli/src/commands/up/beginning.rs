@@ -5,9 +5,10 @@ use std::path::Path;
 
 use ensemble_all_in_one::{Config, Stack};
 
-use super::registration::OF_REGISTRATION;
 use crate::context::{Context, anonymous, answers};
 use crate::failure::{Failure, Result};
+
+pub(super) const OF_REGISTRATION: [&str; 2] = ["REGISTRATION", "IDENTITY_REGISTRATION"];
 
 /// Makes the person's account where there is none, before anyone else can call.
 pub(super) async fn first_account(context: &Context, data: &Path, listen: SocketAddr, new_account: bool) -> Result<()> {
