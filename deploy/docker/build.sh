@@ -19,6 +19,8 @@ for program in $programs; do
     # The runner serves nothing and keeps the allocator of the system.
     [ "$program" = ensemble-runner ] || features="$features $program/jemalloc"
 done
+packages="$packages -p ensemble-cli"
+features="$features ensemble-cli/jemalloc"
 
 case $step in
     dependencies)
@@ -26,7 +28,7 @@ case $step in
         cargo build --locked --profile "$profile" --features "$features" $packages
         # What was compiled from the empty programs must not pass for the real ones.
         rm -rf "target/$folder/.fingerprint/ensemble-"*
-        find "target/$folder" -maxdepth 1 -name 'ensemble-*' -type f -delete
+        find "target/$folder" -maxdepth 1 -name 'ensemble*' -type f -delete
         ;;
     programs)
         # What the programs say of themselves; not in the step before, whose layer outlives a commit.
@@ -34,7 +36,7 @@ case $step in
         # shellcheck disable=SC2086
         cargo build --locked --profile "$profile" --features "$features" $packages --bins
         mkdir -p "$3"
-        for program in $programs; do cp "target/$folder/$program" "$3/"; done
+        for program in $programs ensemble; do cp "target/$folder/$program" "$3/"; done
         ;;
     *)
         echo "build.sh: there is no step $step" >&2

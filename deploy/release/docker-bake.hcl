@@ -41,7 +41,7 @@ target "release" {
 target "service" {
   inherits   = ["release"]
   name       = service
-  matrix     = { service = ["edge-proxy", "identity", "machine-registry", "session-store", "orchestrator", "voice-gateway", "runner"] }
+  matrix     = { service = ["edge-proxy", "identity", "machine-registry", "session-store", "orchestrator", "voice-gateway", "runner", "ensemble"] }
   context    = "."
   dockerfile = "deploy/docker/Dockerfile"
   target     = service

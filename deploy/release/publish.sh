@@ -26,7 +26,7 @@ REVISION=$(git rev-parse HEAD)
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export REGISTRY VERSION REVISION SOURCE_DATE_EPOCH
 prefix=${PREFIX:-ensemble/}
-services="edge-proxy identity machine-registry session-store orchestrator voice-gateway runner voice-agent backup"
+services="edge-proxy identity machine-registry session-store orchestrator voice-gateway runner ensemble voice-agent backup"
 helm=${HELM:-.cache/deploy/bin/helm}
 
 # Everything that can be wrong is found before anything is pushed.
@@ -61,8 +61,8 @@ for service in $services; do
         digest=$(python3 -c 'import json, sys; print(json.load(open("dist/images.json"))[sys.argv[1]]["containerimage.digest"])' "$service")
     fi
     run "${sign[@]}" --recursive "$REGISTRY$prefix$service@$digest"
-    # The chart runs no runner.
-    [ "$service" = runner ] || echo "    $service: $digest" >>"$digests"
+    # The chart runs no runner, and each service in its own image.
+    [ "$service" = runner ] || [ "$service" = ensemble ] || echo "    $service: $digest" >>"$digests"
 done
 
 run "$helm" package deploy/helm/ensemble --version "$VERSION" --app-version "$VERSION" --destination dist

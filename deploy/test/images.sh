@@ -26,7 +26,8 @@ if [ -n "${PROGRAMS_FROM:-}" ]; then
     context=$(mktemp -d)
     trap 'rm -rf "$context"' EXIT
     for service in $services; do cp "$PROGRAMS_FROM/ensemble-$service" "$context/"; done
-    printf 'FROM scratch\nCOPY ensemble-* /out/\n' >"$context/Dockerfile"
+    cp "$PROGRAMS_FROM/ensemble" "$context/"
+    printf 'FROM scratch\nCOPY ensemble ensemble-* /out/\n' >"$context/Dockerfile"
     DOCKER_BUILDKIT=$buildkit "$docker" build --quiet -t "$programs" "$context" >/dev/null
 fi
 for image in rust:1.95-slim-bookworm debian:bookworm-slim; do
@@ -67,6 +68,18 @@ for service in $services; do
         DATABASE_START_TIMEOUT_MS=1 KEY_ENCRYPTION_KEY_FILE=/nowhere ensemble-$service migrate 2>&1" || true)
     [[ $said == *127.0.0.1* && $said != *"compiled in"* ]] || wrong "the libpq of $service speaks no TLS: $said"
 done
+image=${prefix}ensemble:$version
+build ensemble "$image"
+echo "$image is $((($(inspect '{{.Size}}') - base) / 1048576)) MiB beyond its base ($profile)"
+[ "$(inspect '{{.Config.User}}')" = 10001:10001 ] || wrong "ensemble does not run as 10001"
+within 'ensemble --version && ! touch /var/lib/ensemble/x 2>/dev/null' >/dev/null || wrong "ensemble does not run on a read-only root"
+# As docs/OPERATIONS.md starts it: its log has the address of the first user.
+container=$("$docker" run --detach --network none --read-only --tmpfs /tmp --cap-drop ALL --volume /data "$image")
+first='http://127.0.0.1:8080/join#v1'
+grep -m 1 -qF "$first" <(timeout 60 "$docker" logs --follow "$container" 2>&1) || wrong "ensemble names no address for its first user"
+"$docker" stop --time 30 "$container" >/dev/null
+[ "$("$docker" inspect --format '{{.State.ExitCode}}' "$container")" = 0 ] || wrong "ensemble does not end well"
+"$docker" rm --volumes "$container" >/dev/null
 image=${prefix}voice-agent:$version
 if has_image python:3.12-slim-bookworm; then
     DOCKER_BUILDKIT=$buildkit "$docker" build --quiet --network "$network" -t "$image" \
