@@ -6,7 +6,7 @@ mod texts;
 
 use std::time::Duration;
 
-use ensemble_protocol::seal::{self, Binding, KeyRing, Purpose, SignedRing};
+use ensemble_protocol::seal::{self, Binding, DaemonState, KeyRing, Purpose, SignedRing};
 use ensemble_types::devices::ListedDevice;
 use ensemble_types::ids::MachineId;
 use ensemble_types::machines::{Machine, RegisterMachine, UpdateMachine};
@@ -40,6 +40,8 @@ pub struct Card {
 pub struct Known {
     pub machine: Machine,
     pub card: Option<Card>,
+    /// What it says that it can do, under its key in the account's list.
+    pub state: Option<DaemonState>,
 }
 
 /// The machines with their metadata. It counts only under a key that the machine or a device of the account has made, because anybody can
@@ -63,9 +65,17 @@ pub(crate) async fn opened(me: &Account, machines: Vec<Machine>) -> Result<Vec<K
             ring.filter(|ring| may(devices, &ring.signer, &machine.id)).and_then(|SignedRing { ring, .. }| {
                 seal::open_json(&ring, Purpose::MachineMetadata(&machine.id), &machine.metadata).ok()
             });
-        Known { machine, card }
+        let state = state(me, &machine);
+        Known { machine, card, state }
     };
     Ok(machines.into_iter().zip(rings).map(open).collect())
+}
+
+fn state(me: &Account, machine: &Machine) -> Option<DaemonState> {
+    let (sealed, own) = (machine.daemon_state.as_deref()?, me.own());
+    let entry = own.list.body().devices.iter().find(|device| device.machine_id.as_ref() == Some(&machine.id))?;
+    let of = (&machine.id, machine.daemon_state_version);
+    own.contents.open_with(|pair| DaemonState::open(sealed, pair, of, &entry.key)).ok()
 }
 
 /// The key of a machine, and who has made it.
@@ -90,7 +100,7 @@ pub fn registration(me: &Account, id: &MachineId, card: &Card) -> Result<Registe
 pub(crate) async fn renew_keys(me: &Account) -> Result<()> {
     let all = opened(me, me.client.machines().try_collect().await?).await?;
     let is_old = |machine: &Machine| machine.content_epoch != me.content_epoch();
-    for Known { machine, card } in all.iter().filter(|known| is_old(&known.machine)) {
+    for Known { machine, card, .. } in all.iter().filter(|known| is_old(&known.machine)) {
         let Some(card) = card else { continue };
         let RegisterMachine { metadata, encryption_key, content_epoch, .. } = registration(me, &machine.id, card)?;
         let update = UpdateMachine {

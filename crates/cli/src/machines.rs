@@ -114,6 +114,7 @@ pub(crate) mod tests {
                 created_at: Timestamp::from_micros(0),
                 updated_at: Timestamp::from_micros(0),
             },
+            state: None,
             card: Some(Card { host: format!("{name} as it says"), ..Card::default() }),
         };
         let given = |(id, name): &(&str, &str)| (id.parse().unwrap(), Name::Given((*name).to_owned()));

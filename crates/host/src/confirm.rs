@@ -1,13 +1,13 @@
-//! Says which device list this machine obeys, so that the owner sees when a removal has reached it.
+//! Says which device list this machine obeys, so that the owner sees when a removal has reached it, and what it can do.
 
 use std::sync::Arc;
 
 use ensemble_client::Error;
 use ensemble_client::devices::{List, seen_text};
-use ensemble_types::machines::SeenList;
+use ensemble_types::machines::{Machine, SeenList};
 use ensemble_types::text::{Blob, OutOfBounds};
 
-use super::{Host, Pause};
+use super::{Host, Pause, abilities};
 
 /// Says it when the host starts, whenever the list changes, and when the connection to the server is new, for as long as the host runs.
 pub(crate) async fn run(host: Arc<Host>) {
@@ -15,7 +15,13 @@ pub(crate) async fn run(host: Arc<Host>) {
     let mut pause = Pause::new(&host);
     loop {
         versions.borrow_and_update();
-        match say(&host, &host.lists.list().await).await {
+        let list = host.lists.list().await;
+        let said = async {
+            let machine = say(&host, &list).await?;
+            // Another program of this machine takes its tasks.
+            if host.sessions_only { Ok(()) } else { abilities::say(&host, &list, machine.daemon_state_version).await }
+        };
+        match said.await {
             Ok(()) => {
                 pause.reset();
                 if versions.changed().await.is_err() {
@@ -23,16 +29,18 @@ pub(crate) async fn run(host: Arc<Host>) {
                 }
             }
             Err(error) => {
-                pause.say(&format!("The server does not take which device list this machine obeys: {error}"));
+                pause.say(&format!(
+                    "The server does not take which device list this machine obeys, or what it can do: {error}"
+                ));
                 pause.wait().await;
             }
         }
     }
 }
 
-async fn say(host: &Host, list: &List) -> Result<(), Error> {
+async fn say(host: &Host, list: &List) -> Result<Machine, Error> {
     let seen = seen(host, list).map_err(|error| Error::Argument(error.to_string()))?;
-    host.client.say_seen(&host.settings.machine, seen).await.map(drop)
+    host.client.say_seen(&host.settings.machine, seen).await
 }
 
 fn seen(host: &Host, list: &List) -> Result<SeenList, OutOfBounds> {

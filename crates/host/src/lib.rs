@@ -13,6 +13,7 @@ pub mod local;
 pub mod sign_in;
 pub mod wake;
 
+mod abilities;
 mod account;
 mod agent;
 mod background;

@@ -159,7 +159,7 @@ mod tests {
                 "updatedAt": "2026-01-01T00:00:00.000Z",
             });
             let card = Some(Card { host: format!("{name} as it says"), ..Card::default() });
-            Known { machine: serde_json::from_value(machine).unwrap(), card }
+            Known { machine: serde_json::from_value(machine).unwrap(), card, state: None }
         };
         let given = |(id, name): &(&str, &str)| (id.parse().unwrap(), Name::Given((*name).to_owned()));
         Machines { all: named.iter().map(known).collect(), here: None, listed: named.iter().map(given).collect() }

@@ -192,6 +192,10 @@ async fn show(context: &Context, me: &Account, named: &str) -> Result<()> {
             print::line(format!("           {:7} {}", print::inline(&state.provider), print::inline(&why)))?;
         }
     }
+    for (at, agent) in known.state.iter().flat_map(|state| &state.agents).enumerate() {
+        let head = if at == 0 { "programs" } else { "" };
+        print::line(format!("{head:10} {:7} {}", print::inline(&agent.name), print::inline(&agent.path)))?;
+    }
     if let Some(at) = machine.last_active_at {
         print::line(format!("last seen  {}", when::both(at)))?;
     }
@@ -229,6 +233,6 @@ fn opened(machines: &Machines, known: &Known) -> serde_json::Value {
     described(known, machines.name(&known.machine.id))
 }
 
-fn described(Known { machine, card }: &Known, name: Option<&str>) -> serde_json::Value {
-    serde_json::json!({ "machine": machine, "name": name, "metadata": card })
+fn described(Known { machine, card, state }: &Known, name: Option<&str>) -> serde_json::Value {
+    serde_json::json!({ "machine": machine, "name": name, "metadata": card, "can": state })
 }

@@ -23,7 +23,6 @@ pub enum Purpose<'a> {
     /// A live frame of a hosted session.
     LiveFrame(SessionId),
     MachineMetadata(&'a MachineId),
-    DaemonState(&'a MachineId),
 }
 
 impl Purpose<'_> {
@@ -34,7 +33,6 @@ impl Purpose<'_> {
             Self::Message(session) => format!("ensemble-message-v1\n{session}\n{epoch}"),
             Self::LiveFrame(session) => format!("ensemble-live-v1\n{session}\n{epoch}"),
             Self::MachineMetadata(machine) => format!("ensemble-machine-metadata-v1\n{machine}\n{epoch}"),
-            Self::DaemonState(machine) => format!("ensemble-daemon-state-v1\n{machine}\n{epoch}"),
         }
     }
 }

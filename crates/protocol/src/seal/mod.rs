@@ -7,6 +7,7 @@ mod body;
 mod box_key;
 mod content;
 mod content_ring;
+mod daemon_state;
 mod encoding;
 mod link;
 pub mod look;
@@ -38,6 +39,7 @@ pub use body::MessageBody;
 pub use box_key::{BoxKeyPair, BoxPublicKey, fingerprint};
 pub use content::{Purpose, epoch_of, open, open_json, seal, seal_json};
 pub use content_ring::ContentRing;
+pub use daemon_state::{DaemonState, InstalledAgent};
 pub use link::LinkSecret;
 pub use recovery::{BadWords, RecoveryWords};
 pub use ring::KeyRing;
@@ -68,7 +70,7 @@ pub enum SealError {
     TooManyKeys,
     #[error("it is not signed by who made it")]
     RingSignature,
-    #[error("it is not signed for this version and key of the session")]
+    #[error("it is not signed for this version")]
     Unsigned,
     #[error("the task is not signed by the key that it names")]
     TaskSignature,

@@ -96,13 +96,12 @@ fn bindings(vectors: &Vectors) -> [Binding<'_>; 4] {
     ]
 }
 
-fn purposes(vectors: &Vectors) -> [Purpose<'_>; 5] {
+fn purposes(vectors: &Vectors) -> [Purpose<'_>; 4] {
     [
         Purpose::SessionMetadata(vectors.session_id),
         Purpose::AgentState(vectors.session_id),
         Purpose::Message(vectors.session_id),
         Purpose::MachineMetadata(&vectors.machine_id),
-        Purpose::DaemonState(&vectors.machine_id),
     ]
 }
 
