@@ -13,6 +13,7 @@ export { LiveSession } from "./live/index.js";
 export type { Sent } from "./live/sender.js";
 export type { Machine } from "./machines/find.js";
 export { Machines, type RunnerState } from "./machines/index.js";
+export type { DaemonState } from "../protocol/seal/daemon-state.js";
 export type { MachineMetadata } from "./machines/keys.js";
 export type { Unconfirmed } from "./machines/seen.js";
 export type { Notice, Notices } from "./notice.js";

@@ -1,6 +1,7 @@
 // The machines of an account: names, presence and what they offer.
 
 import type { ListedDevice } from "../../protocol/lists/list.js";
+import type { DaemonState } from "../../protocol/seal/daemon-state.js";
 import { refOf } from "../../refs.js";
 import type { Context } from "../context.js";
 import { changeDevices } from "../devices/change.js";
@@ -10,6 +11,7 @@ import { called, type Called } from "../names.js";
 import { setRemoval } from "../unfinished.js";
 import { agree, agreedTo } from "./agreed.js";
 import { allMachines, type Machine } from "./find.js";
+import { daemonState } from "./daemon-state.js";
 import { machineMetadata, type MachineMetadata } from "./keys.js";
 import { awaitConfirmed, unconfirmed, type Unconfirmed } from "./seen.js";
 
@@ -58,6 +60,11 @@ export class Machines {
   /** The opened metadata of a machine. */
   metadata(machine: Machine): Promise<MachineMetadata> {
     return machineMetadata(this.context, machine);
+  }
+
+  /** What the machine says that it can do. Undefined: it has not said so under its key in the account's list, or an older text is shown. */
+  can(machine: Machine): Promise<DaemonState | undefined> {
+    return daemonState(this.context, machine);
   }
 
   /** What its runner reports, once it has reported. */

@@ -1,6 +1,7 @@
 // What is sealed and signed, in the formats of docs/ENCRYPTION.md, on Web Crypto. No I/O happens here.
 
 export { ContentRing } from "./content-ring.js";
+export { openDaemonState, type DaemonState } from "./daemon-state.js";
 export { LinkCode, type DeviceLinkRequest, type LinkAnswer } from "./device-link.js";
 export { BoxPair, hkdf, openWith, sealTo } from "../hpke.js";
 export { InviteCode, type Admission, type ClaimInvite, type InviteAnswer } from "./invite.js";

@@ -151,7 +151,6 @@ export const purposes = {
   message: (session: string): Purpose => ({ name: "ensemble-message-v1", of: session }),
   liveFrame: (session: string): Purpose => ({ name: "ensemble-live-v1", of: session }),
   machineMetadata: (machine: string): Purpose => ({ name: "ensemble-machine-metadata-v1", of: machine }),
-  daemonState: (machine: string): Purpose => ({ name: "ensemble-daemon-state-v1", of: machine }),
 } as const;
 
 const associated = ({ name, of }: Purpose, epoch: number): string => `${name}\n${of}\n${epoch}`;
