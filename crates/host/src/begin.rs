@@ -38,11 +38,16 @@ impl Host {
     pub(crate) async fn begin_any(self: &Arc<Self>, id: SessionId, start: Start) -> Result<SessionId, NotBegun> {
         let _one_at_a_time = self.starting.lock().await;
         if self.sessions.join(id.to_string()).exists() {
-            let known = repeated(self.settings.timing.backoff, || self.client.session(id)).await;
-            return Ok(known.map_err(|error| format!("The server: {error}."))?.id);
+            return self.begun_before(id).await;
         }
         self.room.admits(id).map_err(NotBegun::Busy)?;
         Ok(self.begin_new(id, start).await?)
+    }
+
+    /// A session that is on this disk.
+    pub(crate) async fn begun_before(&self, id: SessionId) -> Result<SessionId, NotBegun> {
+        let known = repeated(self.settings.timing.backoff, || self.client.session(id)).await;
+        Ok(known.map_err(|error| format!("The server: {error}."))?.id)
     }
 
     async fn begin_new(self: &Arc<Self>, id: SessionId, start: Start) -> Result<SessionId, String> {

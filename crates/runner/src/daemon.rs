@@ -202,10 +202,21 @@ async fn serve(
 async fn may_take_work(context: &Context, slots: &Semaphore, offers: &mut watch::Receiver<Vec<Offer>>) {
     // The semaphore is never closed, so this only waits.
     drop(slots.acquire().await);
-    if offers.wait_for(|offers| offers.iter().any(|offer| offer.program.is_ok())).await.is_err() {
-        std::future::pending::<()>().await;
+    let mut owner = context.owner.clone();
+    let is_offered = |offers: &[Offer]| does_demos(context, offers) || offers.iter().any(|offer| offer.program.is_ok());
+    while !is_offered(&offers.borrow_and_update()) {
+        tokio::select! {
+            Ok(()) = offers.changed() => {}
+            Ok(()) = owner.changed() => {}
+            else => std::future::pending().await,
+        }
     }
     context.held.none_late(late(context)).await;
+}
+
+/// Whether it begins demos: it hosts sessions, and knows which agents are there, so that the request does not have to change soon.
+fn does_demos(context: &Context, offers: &[Offer]) -> bool {
+    !offers.is_empty() && context.owner.borrow().is_some()
 }
 
 /// A lease is renewed every [`Timing::lease_beat`]. After this time something is wrong, for example the machine has slept.
@@ -217,8 +228,11 @@ fn late(context: &Context) -> Duration {
 
 /// What the runner asks for: as much work as it has room for, and nothing but orders while it must not take any.
 fn request(context: &Context, offers: &[Offer], slots: &Semaphore) -> LeaseRequest {
-    let providers: Vec<Provider> =
+    let mut providers: Vec<Provider> =
         offers.iter().filter(|offer| offer.program.is_ok()).map(|offer| offer.provider).collect();
+    if does_demos(context, offers) {
+        providers.extend(Provider::DEMO.parse::<Provider>());
+    }
     let takes_work =
         !providers.is_empty() && context.drain.phase() == Phase::Serving && !context.held.any_late(late(context));
     LeaseRequest {

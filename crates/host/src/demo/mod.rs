@@ -50,6 +50,9 @@ pub fn known(guard: &[String]) -> Known {
 impl Host {
     /// Begins the session of `ensemble demo`, in a new directory.
     pub(crate) async fn demo(self: &Arc<Self>, id: SessionId) -> Result<SessionId, NotBegun> {
+        if self.sessions.join(id.to_string()).exists() {
+            return self.begun_before(id).await;
+        }
         let made = on_disk(move || make(&std::env::temp_dir(), id)).await;
         let directory = made.map_err(|error| format!("The directory of the demo cannot be made: {error}."))?;
         let start = Start {
@@ -77,7 +80,10 @@ impl Host {
 /// Why an agent with this name is not started otherwise.
 pub(super) fn refuse(agent: &str) -> Result<(), String> {
     match agent {
-        Provider::DEMO => Err("The agent demo is a script. `ensemble demo` on this computer shows it.".to_owned()),
+        Provider::DEMO => {
+            Err("The agent demo is a script. `ensemble demo` on this computer shows it, and so does the page."
+                .to_owned())
+        }
         _ => Ok(()),
     }
 }

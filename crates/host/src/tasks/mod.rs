@@ -8,6 +8,7 @@ use std::sync::Arc;
 use ensemble_protocol::seal::SessionTask;
 use ensemble_protocol::transcript::words::Mode;
 use ensemble_types::ids::SessionId;
+use ensemble_types::runs::Provider;
 
 use super::local::Start;
 use super::{Host, NotBegun};
@@ -37,8 +38,11 @@ impl Host {
         Ok((session, turn))
     }
 
-    /// Begins the session of a task. The same task again finds the session that it has begun.
+    /// Begins the session of a task. The same task again finds the session that it has begun. The demo has a directory of its own.
     pub async fn begin_task(self: &Arc<Self>, task: SessionTask, directory: PathBuf) -> Result<SessionId, NotBegun> {
+        if task.provider.as_str() == Provider::DEMO {
+            return self.demo(task.session_id).await;
+        }
         let start = Start {
             environment: None,
             mcp_servers: Vec::new(),

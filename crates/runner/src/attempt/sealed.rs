@@ -11,7 +11,7 @@ use ensemble_process::disk::on_disk;
 use ensemble_protocol::seal::SessionTask;
 use ensemble_types::ids::SessionId;
 use ensemble_types::leases::{FinishStatus, Lease, LeaseFinish};
-use ensemble_types::runs::TaskSession;
+use ensemble_types::runs::{Provider, TaskSession};
 use tokio::time::{Instant, sleep_until};
 
 use super::Context;
@@ -78,7 +78,9 @@ async fn permit(context: &Context, lease: &Lease, offer: Option<Offer>) -> Resul
     if lease.session.is_none() {
         return Err(refused(lease, Refused::unsupported("the server says that it is no session")));
     }
-    let program = offer.map(|offer| offer.program);
+    let is_demo = lease.provider.as_str() == Provider::DEMO;
+    // Its script is a part of this program.
+    let program = if is_demo { Some(Ok(())) } else { offer.map(|offer| offer.program.map(drop)) };
     if let Some(Err(not)) = &program {
         tracing::warn!(lease.id = %lease.id, "A session cannot begin: {}", not.reason);
         return Err(Outcome::refused(not.code, "The provider's program cannot be used on this machine."));
@@ -107,8 +109,12 @@ async fn permit(context: &Context, lease: &Lease, offer: Option<Offer>) -> Resul
             }
         }
     };
-    let wanted =
-        directory::from_home(&task.working_directory, context.config.environment.get("HOME").map(String::as_str));
+    if is_demo && task.session != TaskSession::Start {
+        return Err(refused(lease, Refused::unsupported("the demo does no tasks")));
+    }
+    let home = context.config.environment.get("HOME").map(String::as_str);
+    // The demo works in a directory that is made for it.
+    let wanted = if is_demo { context.spool.workspaces() } else { directory::from_home(&task.working_directory, home) };
     let mut roots = context.config.roots.clone();
     roots.push(context.spool.workspaces());
     let found = on_disk(move || Ok(directory::find(&wanted, &roots))).await;

@@ -1,6 +1,6 @@
 //! The checks of sealed tasks, of which the service knows only the machine, the provider and what becomes of them.
 
-use ensemble_types::runs::{CreateTask, Signed, TaskSession};
+use ensemble_types::runs::{CreateTask, Provider, Signed, TaskSession};
 
 use super::draft_checks::FieldErrors;
 use super::{InvalidGraph, TaskGraph, Template};
@@ -13,6 +13,12 @@ pub(super) fn check_sealed(task: &CreateTask, at: usize, is_pinned: bool, errors
     if let Err(only) = Signed::of(task.signature.clone(), task.signed_body.clone()) {
         require(false, only.lacks, &only.to_string());
     }
+    let is_demo = task.provider.as_str() == Provider::DEMO;
+    require(
+        !is_demo || task.session == Some(TaskSession::Start),
+        "provider",
+        "demo is a script that begins a session: it needs `sealed`, `session` start and `machineId`",
+    );
     if task.sealed.is_none() {
         require(task.prompt.is_some(), "prompt", "must be given, or `sealed`");
         require(task.session.is_none(), "session", "needs `sealed`: what a session does is for its machine only");

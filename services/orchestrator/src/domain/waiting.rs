@@ -150,7 +150,8 @@ impl Obstacles<'_> {
             return format!("is away since {}", runner.seen_until);
         }
         if !runner.providers.contains(&self.provider) {
-            let names: Vec<&str> = runner.providers.iter().map(|provider| provider.as_str()).collect();
+            let names = runner.providers.iter().map(Provider::as_str).filter(|name| *name != Provider::DEMO);
+            let names: Vec<&str> = names.collect();
             let offers = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
             return format!("is online and offers {offers}, not {}", self.provider);
         }
