@@ -19,6 +19,8 @@ export interface MachineRow {
   lastActiveAt: string | undefined;
   /** What its runner offers, and why not. Empty while no runner has said so. */
   offers: Offer[];
+  /** What it can do besides, as it says under its key. */
+  does: readonly string[];
 }
 
 export interface Offer {
@@ -37,7 +39,7 @@ interface Listed {
 
 export const machines = new Store<Listed>({ rows: [], hidden: [], isLoaded: false, error: undefined });
 
-const KEPT = "machines and hidden ones";
+const KEPT = "machines, hidden ones and what they do";
 let wanted: AbortController | undefined;
 let reading: AbortController | undefined;
 
@@ -108,7 +110,11 @@ async function read(): Promise<void> {
 async function rowOf(machine: Machine): Promise<MachineRow> {
   const { id, ref, online, lastActiveAt } = machine;
   const all = mine().machines;
-  const [called, metadata] = await Promise.all([all.called(id), all.metadata(machine).catch(() => undefined)]);
+  const [called, metadata, can] = await Promise.all([
+    all.called(id),
+    all.metadata(machine).catch(() => undefined),
+    all.can(machine).catch(() => undefined),
+  ]);
   const text = (value: unknown): string | undefined => (typeof value === "string" && value !== "" ? value : undefined);
   return {
     id,
@@ -119,6 +125,7 @@ async function rowOf(machine: Machine): Promise<MachineRow> {
     system: [text(metadata?.os), text(metadata?.arch)].filter(Boolean).join(" ") || undefined,
     lastActiveAt: lastActiveAt ?? undefined,
     offers: offersOf(machine.activity),
+    does: can?.does ?? [],
   };
 }
 

@@ -1,5 +1,5 @@
 /** Home before there is a session: how to make the first one. */
-import { useEffect } from "react";
+import { lazy, Suspense, useEffect } from "react";
 import { Link } from "wouter";
 import { server } from "../base/server.ts";
 import { useStore } from "../base/store.ts";
@@ -8,22 +8,33 @@ import { machines, showMachines } from "../data/machines.ts";
 import { paths } from "../shell/route.ts";
 import { oneLine } from "../text/visible.ts";
 
-export function Empty() {
+const Demo = lazy(() => import("./demo.tsx"));
+
+export default function Empty() {
     const { rows } = useStore(machines);
     const me = useStore(account);
     useEffect(showMachines, []);
     const ready = rows.find(({ online }) => online);
+    const demo = rows.find(({ online, does }) => online && does.includes("demo"));
+    const hasAgent = rows.some(({ online, offers }) => online && offers.some(({ offered }) => offered));
     return (
         <div className="empty">
             <h2>No sessions yet</h2>
             {ready ? (
                 <>
                     <p>
-                        <bdi>{oneLine(ready.name, 60)}</bdi> is ready.
+                        <bdi>{oneLine(ready.name, 60)}</bdi> is ready{hasAgent || !demo ? "." : ", and has no agent yet."}
                     </p>
-                    <Link href={paths.start} className="button primary">
-                        New session
-                    </Link>
+                    {(hasAgent || !demo) && (
+                        <Link href={paths.start} className="button primary">
+                            New session
+                        </Link>
+                    )}
+                    {demo && (
+                        <Suspense>
+                            <Demo machine={demo} isPrimary={!hasAgent} />
+                        </Suspense>
+                    )}
                 </>
             ) : (
                 <Steps mayAdd={me.state === "ready" && me.role === "primary"} />

@@ -1,5 +1,5 @@
 /** What needs a person first, then the sessions. */
-import { useDeferredValue, useMemo, useState } from "react";
+import { lazy, Suspense, useDeferredValue, useEffect, useMemo, useState } from "react";
 import { Link } from "wouter";
 import { Icon } from "../base/icons.tsx";
 import { useStore } from "../base/store.ts";
@@ -12,8 +12,9 @@ import { sessions } from "../data/sessions.ts";
 import { Dot } from "../shell/dot.tsx";
 import { paths } from "../shell/route.ts";
 import { oneLine } from "../text/visible.ts";
-import { Empty } from "./empty.tsx";
 import { NeedsMe } from "./needs.tsx";
+
+const Empty = lazy(() => import("./empty.tsx"));
 
 export function Home() {
     const { rows, isLoaded, error } = useStore(sessions);
@@ -30,6 +31,7 @@ export function Home() {
     const others = isPlain ? listed.filter((row) => !isNew(row)) : listed;
     const hasArchived = rows.some((row) => row.archived);
     useTitle(asking.length > 0 ? `(${asking.length}) Home` : "Home");
+    useEffect(() => void import("../data/demo.ts").then(({ removeLeft }) => removeLeft()), []);
     return (
         <div className="page">
             <div className="inner">
@@ -74,7 +76,11 @@ export function Home() {
                         )}
                     </div>
                     {!isLoaded && rows.length === 0 && error === undefined && <Loading />}
-                    {isLoaded && rows.length === 0 && <Empty />}
+                    {isLoaded && rows.length === 0 && (
+                        <Suspense>
+                            <Empty />
+                        </Suspense>
+                    )}
                     {others.length > 0 && <List rows={others} />}
                     {rows.length > 0 && listed.length === 0 && wanted === "" && (
                         <p className="empty">{isArchive ? "Nothing is archived." : "Every session is archived."}</p>

@@ -34,6 +34,7 @@ import { useTyping } from "./use-digits.ts";
 
 /** Loaded when a conversation begins. */
 const Talk = lazy(() => import("../voice/talk.tsx"));
+const DemoNote = lazy(() => import("./demo-note.tsx"));
 const ShareDialog = lazy(() => import("../share/dialog.tsx").then((found) => ({ default: found.ShareDialog })));
 const RareNotes = lazy(() => import("./rare-notes.tsx"));
 const Details = lazy(() => import("./details.tsx").then((found) => ({ default: found.Details })));
@@ -195,6 +196,11 @@ export function Session({ feed, isPublic = false, isTalking = false }: SessionPr
                         This link cannot show what was written after the session got a new key. Ask the person who sent it for a
                         new link.
                     </p>
+                )}
+                {row?.agent === "demo" && view.may.own && (
+                    <Suspense>
+                        <DemoNote id={feed.id} />
+                    </Suspense>
                 )}
                 {(view.lacksKey || stuck || view.withheld !== undefined) && (
                     <Suspense>

@@ -1,6 +1,6 @@
 /** Begins a session with an agent on a machine. */
 import type { Attachment } from "@ensemble/client/transcript";
-import { useEffect, useMemo, useRef, useState } from "react";
+import { lazy, Suspense, useEffect, useMemo, useRef, useState } from "react";
 import { useLocation } from "wouter";
 import { Confirm } from "../base/confirm.tsx";
 import { Field } from "../base/field.tsx";
@@ -38,6 +38,8 @@ function choices(agent: string | undefined, mode: Wanted["mode"], model: string,
         ...(models.length > 0 ? { model, models: [{ id: "", name: "Its own model" }, ...models] } : { models: [] }),
     };
 }
+
+const Demo = lazy(() => import("../home/demo.tsx"));
 
 /** The first prompt is kept under the name of a session that does not exist. */
 const DRAFT = "start";
@@ -219,6 +221,11 @@ export function Start() {
                                     ? "No agent can start on this machine. The list of agents says why."
                                     : "The machine has not reported its agents yet."}
                             </p>
+                        )}
+                        {!agent && machine.does.includes("demo") && (
+                            <Suspense>
+                                <Demo machine={machine} isPrimary />
+                            </Suspense>
                         )}
                     </form>
                 )}

@@ -4,7 +4,16 @@ import { describe, test } from "node:test";
 import { accessible } from "../browser.mjs";
 import { shown } from "./shared.mjs";
 
-const machine = { id: "m", ref: "m", name: "laptop", given: "laptop", system: undefined, lastActiveAt: undefined, offers: [] };
+const machine = {
+  id: "m",
+  ref: "m",
+  name: "laptop",
+  given: "laptop",
+  system: undefined,
+  lastActiveAt: undefined,
+  offers: [],
+  does: [],
+};
 const row = {
   id: "s",
   ref: "s",

@@ -8,8 +8,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::ensemble::{Running, User, up_at};
+use crate::ensemble::{Running, User, up, up_at};
 use crate::live::{log, until};
+use crate::page::tell_to;
 use crate::terminal::Terminal;
 
 /// Longer than the time after which a card takes keys.
@@ -57,7 +58,7 @@ fn sessions(user: &User) -> Vec<Value> {
 #[track_caller]
 fn is_gone(user: &User, temporary: &Path) {
     until("that session, directory and file are gone", || {
-        let files = std::fs::read_dir(user.files().join("demos")).unwrap().count();
+        let files = std::fs::read_dir(user.files().join("demos")).map_or(0, Iterator::count);
         (demos(temporary).is_empty() && sessions(user).is_empty() && files == 0).then_some(())
     });
 }
@@ -93,8 +94,10 @@ fn a_person_without_an_agent_sees_what_a_session_is() {
     assert!(missing.contains("no agent qwen on this computer: `npm install -g @qwen-code/qwen-code`"), "{missing}");
     assert!(user.fail(&["agy", "--detach"]).contains("its terms allow"));
     assert!(user.fail(&["agent", "mine", "--detach"]).contains("no agent mine on this computer"));
-    let machines = user.json(&["machine", "list"]).to_string();
-    assert!(!machines.contains("\"demo\""), "{machines}");
+    let machines = user.json(&["machine", "list"]);
+    let machine = &machines["machines"][0];
+    assert!(!machine["machine"].to_string().contains("demo"), "{machines}");
+    assert_eq!(machine["can"]["does"], serde_json::json!(["demo"]), "{machines}");
 
     terminal.key("C-d");
     terminal.sees("The demo has ended. Its session and its directory are deleted.");
@@ -142,5 +145,13 @@ fn what_is_refused_does_not_happen_and_a_demo_that_was_killed_is_cleaned_up() {
     let closed = Terminal::open(&user, 110, 50);
     begin(&closed, &temporary);
     kill(Pid::from_raw(closed.program()), Signal::SIGHUP).unwrap();
+    is_gone(&user, &temporary);
+}
+
+#[test]
+fn the_page_offers_it_where_no_agent_is() {
+    let (user, temporary) = user();
+    let (_up, url) = up(&user, &["--no-open"]);
+    tell_to(&user, "demo", &url, &[]);
     is_gone(&user, &temporary);
 }

@@ -79,9 +79,14 @@ fn tell(story: &str) {
 
 /// The same with a server that runs, and with more for the story's environment.
 pub(crate) fn tell_with(story: &str, url: &str, place: &Place, more: &[(&str, &str)]) {
+    tell_to(&place.user, story, url, more);
+}
+
+/// The same with the terminal of this user.
+pub(crate) fn tell_to(user: &User, story: &str, url: &str, more: &[(&str, &str)]) {
     let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web").canonicalize().unwrap();
     let mut node = Command::new("node");
-    for (name, value) in place.user.command(&[]).get_envs() {
+    for (name, value) in user.command(&[]).get_envs() {
         match value {
             Some(value) => node.env(name, value),
             None => node.env_remove(name),
