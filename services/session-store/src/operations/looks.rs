@@ -52,17 +52,29 @@ pub(crate) async fn ask(
     target: Target,
     question: LookQuestion,
 ) -> Result<String, Error> {
-    let (looks, notifier) = (&service.looks, service.db.notifier());
-    let _place = looks.places.take(caller.user).ok_or(Error::TooManyLooks)?;
+    let looks = &service.looks;
+    let place = looks.places.take(caller.user).ok_or(Error::TooManyLooks)?;
     let whose = machine_of(service, caller, target).await?;
     if !looks.table.has_peers() && !service.hint_readers.has_machine(whose.owner, whose.machine.as_str()) {
         return Err(Error::MachineAway);
     }
-    let id = LookId::generate();
+    let (looks, db, drain) = (looks.clone(), service.db.clone(), service.drain.clone());
+    let asked = Asked { id: LookId::generate(), whose, question };
+    // In a task of its own: what is kept of a look counts as one of its caller also when the connection of the asker has ended.
+    let answered = tokio::spawn(async move {
+        let _place = place;
+        in_turn(&looks, asked, &db, &drain).await
+    });
+    answered.await.map_err(|_| Error::Stopping)?
+}
+
+/// Keeps the look for as long as someone could wait for it.
+async fn in_turn(looks: &Looks, asked: Asked, db: &Db, drain: &Drain) -> Result<String, Error> {
+    let (id, notifier) = (asked.id, db.notifier());
     let mut changes = notifier.subscribe(topic(id));
-    looks.table.insert(Asked { id, whose, question }).await?;
+    looks.table.insert(asked).await?;
     notifier.publish([asked_topic()]);
-    let answered = wait(looks, id, &mut changes, &service.drain).await;
+    let answered = wait(looks, id, &mut changes, drain).await;
     looks.table.remove(id).await?;
     answered
 }

@@ -15,13 +15,14 @@ const CLEARED_FOR: Duration = Duration::from_secs(60);
 
 pub(crate) async fn run(db: Db, looks: Looks, readers: HintReaders, drain: Drain) {
     let mut asked = looks::subscribe(&db);
-    let mut last: Option<Instant> = None;
+    // A replica that was stopped may have left some.
+    let mut last = Instant::now();
     let mut cleared = Instant::now();
     loop {
-        let has_some = last.is_some_and(|at| at.elapsed() < CLEARED_FOR);
+        let has_some = last.elapsed() < CLEARED_FOR;
         let done = tokio::select! {
             () = asked.changed() => {
-                last = Some(Instant::now());
+                last = Instant::now();
                 looks::relay(&db, &looks, &readers).await
             }
             () = sleep(EVERY.saturating_sub(cleared.elapsed())), if has_some => {

@@ -280,10 +280,20 @@ fn what_an_asker_has_left_behind_is_removed() {
                 host.owner.id, host.owner.machine
             ))
             .await;
-        let answer = ask(&host.owner.api, &host.in_session("q"));
-        host.answers("q", "a").await;
-        answer.await.unwrap().expect(200);
         eventually(Duration::from_secs(10), async || fixture.number("SELECT count(*) FROM looks").await == 0).await;
         assert!(is_quiet(&mut host.asked).await, "it was too old to be sent");
+    });
+}
+
+#[test]
+fn an_answer_for_which_no_one_waits_is_removed() {
+    run(async {
+        let fixture = Fixture::start_with(Backend::Postgres, &[NO_SWEEP[0], PATIENT]).await;
+        let mut host = Host::new(&fixture).await;
+        let gone = ask(&host.owner.api, &host.in_session("q"));
+        let asked = next(&mut host.asked).await;
+        gone.abort();
+        host.machine.post(&answer_of(&asked), &json!({ "answer": "a" })).await.expect(200);
+        eventually(SOON, async || fixture.number("SELECT count(*) FROM looks").await == 0).await;
     });
 }
