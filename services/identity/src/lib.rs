@@ -59,7 +59,10 @@ pub fn migrations() -> Migrations {
 
 /// `None`: there is an account.
 async fn invite_first_user(db: &Db, vault: &Vault, config: &Config) -> Result<Option<FirstAccount>, StartError> {
-    let base = config.rules.origins.first().map(ToString::to_string).unwrap_or_default();
+    let origins = &config.rules.origins;
+    // The first user may be on another computer.
+    let public = origins.iter().find(|origin| !origin.is_loopback()).or(origins.first());
+    let base = public.map(ToString::to_string).unwrap_or_default();
     let invited = operations::invites::for_first_account(db, vault, &base).await;
     let code = invited.map_err(|error| anyhow::anyhow!("The first user cannot be invited: {error}"))?;
     let file = FirstAccount::next_to(&config.key_file);
