@@ -66,7 +66,7 @@ test("the Debian package has the program, the unit, and settings that only root 
     assert.equal((await run("dpkg-deb", ["-R", deb, to])).code, 0);
     const unit = readFileSync(join(to, "usr/lib/systemd/system/ensemble.service"), "utf8");
     const source = readFileSync(join(repository, "deploy/systemd/ensemble.service"), "utf8");
-    assert.match(unit, /^ExecStart=\/usr\/bin\/ensemble up --no-runner /m);
+    assert.match(unit, /^ExecStart=\/usr\/bin\/ensemble up --no-runner --no-account /m);
     // The unit is that of the repository, without how to copy it by hand.
     const rules = (text) => text.replaceAll("/usr/local/bin/", "/usr/bin/").split("\n").filter((line) => line && !line.startsWith("#"));
     assert.deepEqual(rules(unit), rules(source));

@@ -160,3 +160,22 @@ fn a_server_without_an_account_of_its_own_names_the_address_of_its_first_user() 
     ends(joins(&first, &address), 0);
     assert!(first.succeed(&["whoami"]).contains("primary"));
 }
+
+#[test]
+fn the_service_of_the_package_names_its_first_user_the_public_address() {
+    let unit = include_str!("../../../../deploy/systemd/ensemble.service");
+    let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/local/bin/ensemble ")).unwrap();
+    let server = User::new(None).with_variable("PUBLIC_BASE_URL", "https://ensemble.example.com");
+    let data = server.files().join("served");
+    let ours = |word| match word {
+        "127.0.0.1:8080" => "127.0.0.1:0",
+        "8088" => "0",
+        "/var/lib/ensemble/data" => data.to_str().unwrap(),
+        word => word,
+    };
+    let words: Vec<&str> = line.split(' ').map(ours).chain(["--json"]).collect();
+    let (_up, printed) = up_at(&server, &words);
+    let address = fs::read_to_string(data.join("first-account")).unwrap();
+    assert!(address.starts_with("https://ensemble.example.com/join#"), "{address}");
+    assert!(User::new(printed["url"].as_str()).fail(&["login"]).contains("invitation"));
+}
