@@ -11,6 +11,7 @@ use ensemble_account::this_machine::Secret;
 use ensemble_account::{Account, Home};
 use ensemble_agent::McpServer;
 use ensemble_host::local::{self, Answer, Request};
+pub use ensemble_process::this_program;
 use ensemble_types::ids::{MachineId, SessionId};
 use ensemble_types::line::inline;
 use ensemble_types::sessions::{Session, SessionStatus};

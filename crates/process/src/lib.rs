@@ -11,4 +11,4 @@ mod program;
 
 pub use guard::{Directory, EXIT_STAGE, Found, Limits, below, default_guard, run_if_guard};
 pub use process::{Exit, Process, Settings, Start};
-pub use program::find;
+pub use program::{find, this_program};

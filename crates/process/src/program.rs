@@ -1,6 +1,7 @@
 //! Finds a program on the search path.
 
 use std::ffi::OsStr;
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -19,6 +20,11 @@ pub fn find(name: &Path, search_path: &str, outside: Option<&Path>) -> Result<Pa
         Some(path) => Ok(path),
         None => Err(format!("the program {} is not on the search path", name.display())),
     }
+}
+
+/// This program, so that it can start itself. On Linux the path stays valid when an update replaces the file.
+pub fn this_program() -> io::Result<PathBuf> {
+    if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() }
 }
 
 fn usable(path: &Path) -> Result<(), String> {

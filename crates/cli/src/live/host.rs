@@ -6,7 +6,7 @@ use std::path::Path;
 use ensemble_account::Account;
 use ensemble_acp::ELSEWHERE;
 use ensemble_agent::McpServer;
-use ensemble_computer::hosting::LocalSessions;
+use ensemble_computer::hosting::{LocalSessions, this_program};
 pub(crate) use ensemble_computer::hosting::{READY, folder};
 use ensemble_host::local::Request;
 use ensemble_types::ids::SessionId;
@@ -26,7 +26,7 @@ fn of<'a>(context: &'a Context, me: &'a Account, program: &'a Path) -> LocalSess
 
 /// Begins a session on this computer, and starts a host if none runs.
 pub(crate) async fn start(context: &Context, me: &Account, request: Request) -> Result<SessionId> {
-    Ok(of(context, me, &std::env::current_exe()?).start(request).await?)
+    Ok(of(context, me, &this_program()?).start(request).await?)
 }
 
 /// What an agent may inherit of this terminal. Our own variables name servers and keys of this program.
@@ -43,12 +43,12 @@ pub(crate) async fn keep_servers(
     id: SessionId,
     servers: Vec<McpServer>,
 ) -> Option<String> {
-    of(context, me, &std::env::current_exe().ok()?).keep_servers(id, servers, ELSEWHERE).await
+    of(context, me, &this_program().ok()?).keep_servers(id, servers, ELSEWHERE).await
 }
 
 /// Starts a host if this session is one of this computer and has none: its host was killed, or the computer was restarted.
 pub(crate) async fn wake(context: &Context, me: &Account, session: &Session) {
-    if let Ok(program) = std::env::current_exe() {
+    if let Ok(program) = this_program() {
         of(context, me, &program).wake(session).await;
     }
 }

@@ -21,6 +21,7 @@ pub(crate) struct User {
     home: TempDir,
     server: Option<String>,
     path: Option<PathBuf>,
+    program: PathBuf,
     variables: Vec<(&'static str, &'static str)>,
 }
 
@@ -37,6 +38,7 @@ impl User {
             home: tempfile::tempdir().unwrap(),
             server: server.map(str::to_owned),
             path: None,
+            program: env!("CARGO_BIN_EXE_ensemble").into(),
             variables: Vec::new(),
         }
     }
@@ -56,6 +58,12 @@ impl User {
         self
     }
 
+    /// Commands are those of this program from now on.
+    #[cfg(feature = "up")]
+    pub(crate) fn runs(&mut self, program: &Path) {
+        self.program = program.to_owned();
+    }
+
     /// Commands get this environment variable.
     #[cfg(feature = "up")]
     pub(crate) fn with_variable(mut self, name: &'static str, value: &'static str) -> Self {
@@ -73,7 +81,7 @@ impl User {
     }
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ensemble"));
+        let mut command = Command::new(&self.program);
         command.args(arguments).current_dir(self.home()).env("HOME", self.home()).env("ENSEMBLE_HOME", self.files());
         for name in [
             "PUBLIC_BASE_URL",

@@ -116,6 +116,8 @@ mod pushes;
 #[cfg(feature = "up")]
 mod removed;
 #[cfg(feature = "up")]
+mod replaced;
+#[cfg(feature = "up")]
 mod rest;
 #[cfg(feature = "up")]
 mod restored;

@@ -21,16 +21,14 @@ pub(crate) use orders::{CLOSE, Launch, Order, Report, STAGE, STAY, STOP, WRITE};
 pub use orders::{Directory, EXIT_STAGE, Limits};
 pub use tree::{Found, below};
 
+use crate::program::this_program;
+
 /// The arguments before those of [`guard_main`].
 const COMMAND: [&str; 2] = ["runner", "guard"];
 
-/// The command that makes this program a guard. The path stays valid when an update replaces the file.
+/// The command that makes this program a guard.
 pub fn default_guard() -> Vec<String> {
-    let program = if cfg!(target_os = "linux") {
-        "/proc/self/exe".to_owned()
-    } else {
-        std::env::current_exe().map_or_else(|_| "ensemble".to_owned(), |path| path.display().to_string())
-    };
+    let program = this_program().map_or_else(|_| "ensemble".to_owned(), |path| path.display().to_string());
     std::iter::once(program).chain(COMMAND.map(str::to_owned)).collect()
 }
 
