@@ -63,9 +63,13 @@ def package(folder, about, files):
         file.write(whole.getvalue())
 
 
-def npm(folder, scope, version, program):
+def npm(folder, owned, version, program):
     os.makedirs(folder, exist_ok=True)
+    scope = owned["npm_scope"]
     common = {"version": version, "description": ABOUT, "license": "Apache-2.0"}
+    if owned["signer"]:
+        # npm takes a package with provenance only from the workflow of this repository.
+        common["repository"] = {"type": "git", "url": f"git+{owned['signer'].split('/.github/')[0]}.git"}
     platforms = {target: f"{scope}/ensemble-{system}-{processor}" for target, (system, processor, *_) in PLATFORMS.items()}
     shim = {
         "name": f"{scope}/ensemble",
@@ -120,7 +124,7 @@ def main():
     write(os.path.join(folder, "install.sh"), script(owned, version))
     write(os.path.join(folder, "VERSION"), version + "\n")
     if owned["npm_scope"]:
-        npm(os.path.join(folder, "npm"), owned["npm_scope"], version, program)
+        npm(os.path.join(folder, "npm"), owned, version, program)
     if owned["homebrew_tap"] and owned["releases"]:
         formula(folder, owned["releases"], version)
     for name in [name for name, value in owned.items() if not value]:
