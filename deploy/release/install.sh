@@ -11,6 +11,10 @@ ensemble_install() (
     version='@VERSION@'
     releases='@RELEASES@'
     : "${HOME:=}" "${SHELL:=}"
+    # They would say whom cosign trusts, and what else tar does.
+    for variable in TAR_OPTIONS $(env | sed -n -e 's/^\(SIGSTORE_[A-Z0-9_]*\)=.*/\1/p' -e 's/^\(TUF_[A-Z0-9_]*\)=.*/\1/p'); do
+        unset "$variable"
+    done
     # The workflow that signs releases, and who vouches for it.
     signer='@SIGNER@'
     issuer='https://token.actions.githubusercontent.com'

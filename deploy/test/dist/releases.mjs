@@ -98,6 +98,7 @@ export function cosign() {
     join(programs, "cosign"),
     `#!/bin/sh
 case "$*" in *--help*) echo "  --new-bundle-format"; exit ;; esac
+! env | grep -E '^(SIGSTORE_|TUF_)' >&2 || exit 9
 [ "$1 $2 $3" = "verify-blob --new-bundle-format --bundle" ] || exit 9
 [ "$5" = --certificate-identity ] && [ "$7" = --certificate-oidc-issuer ] || exit 9
 [ "$(cat "$4")" = "$6 $8 $(sha256sum "$9" | cut -d ' ' -f 1)" ] || { echo "none of the expected identities matched" >&2; exit 1; }

@@ -1,9 +1,9 @@
 // `ensemble update` of the program ENSEMBLE, or of PROGRAM, with releases on loopback.
 import assert from "node:assert/strict";
-import { copyFileSync, linkSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { copyFileSync, existsSync, linkSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { after, before, test } from "node:test";
-import { folder, publish, real, removeFolders, run, serve, target } from "./releases.mjs";
+import { executable, folder, publish, real, removeFolders, run, serve, target } from "./releases.mjs";
 
 const source = process.env.ENSEMBLE ?? real;
 const root = folder();
@@ -53,6 +53,17 @@ test("what install.sh installed is replaced after the same checks", async () => 
   assert.deepEqual([code, err], [0, ""]);
   assert.match(out, /^Ensemble 99\.0\.0 for .*\nfrom .*\nchecked only the checksum/);
   assert.equal(await says(program), "ensemble 99.0.0\n");
+});
+
+test("no program of the directory in which it is typed takes part", async () => {
+  const program = installed("bin/ensemble", "install.sh");
+  const here = folder();
+  for (const name of ["curl", "tar", "cosign", "sha256sum"]) executable(join(here, name), `#!/bin/sh\ntouch "${here}/ran"\n`);
+  const env = { HOME: home, PATH: `.::${process.env.PATH}`, TMPDIR: folder(), ENSEMBLE_RELEASES: server.url, TAR_OPTIONS: "--no-such-option" };
+  const { code, err } = await run(program, ["update"], { env, cwd: here });
+  assert.equal(code, 0, err);
+  assert.equal(await says(program), "ensemble 99.0.0\n");
+  assert.equal(existsSync(join(here, "ran")), false);
 });
 
 test("for programs it prints one document", async () => {

@@ -1,6 +1,7 @@
 //! `ensemble update`: names the newest version and how to install it. What `install.sh` installed it replaces with the script of this program,
 //! so that the checks are those of a program that is trusted already, and not of a script from the network.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -103,6 +104,7 @@ impl Update {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", &script(), "install.sh"]).args(arguments).kill_on_drop(true);
         command.args(self.releases.iter().flat_map(|releases| ["--releases", releases]));
+        command.current_dir("/").env_clear().envs(kept(environment()));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn()?;
         let out = child.stdout.take();
@@ -125,6 +127,17 @@ impl Update {
         let said = said.trim().replace("install.sh: ", "");
         Err(Failure::message(format!("Nothing was updated: {said}.")))
     }
+}
+
+/// What the script gets of this terminal: nothing that could change what is checked, or by which program.
+fn kept(mut all: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    const KEPT: [&str; 4] = ["HOME", "SHELL", "TMPDIR", "ENSEMBLE_RELEASES"];
+    const PROXIES: [&str; 4] = ["http_proxy", "https_proxy", "all_proxy", "no_proxy"];
+    let folders = all.remove("PATH").unwrap_or_default();
+    let folders = folders.split(':').filter(|folder| folder.starts_with('/')).collect::<Vec<_>>().join(":");
+    all.retain(|name, _| KEPT.contains(&name.as_str()) || PROXIES.contains(&name.to_lowercase().as_str()));
+    all.insert("PATH".to_owned(), folders);
+    all
 }
 
 /// The script with the names of this build. Its version is always an argument.
@@ -234,6 +247,23 @@ mod tests {
         }
         let how = Way::Other.how("1.2.3", "https://x.example", &program);
         assert!(how.contains("https://x.example/download/v1.2.3/ensemble-1.2.3-") && how.contains(".tar.gz"), "{how}");
+    }
+
+    #[test]
+    fn the_script_gets_nothing_that_changes_what_is_checked() {
+        let all = [
+            ("PATH", ".:/usr/bin::bin:/bin:"),
+            ("HOME", "/home/a"),
+            ("HTTPS_PROXY", "http://p"),
+            ("no_proxy", "x"),
+            ("SIGSTORE_ROOT_FILE", "/x"),
+            ("LD_PRELOAD", "/x"),
+            ("ENV", "/x"),
+        ];
+        let kept = kept(all.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
+        let kept: Vec<(&str, &str)> = kept.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let expected = [("HOME", "/home/a"), ("HTTPS_PROXY", "http://p"), ("PATH", "/usr/bin:/bin"), ("no_proxy", "x")];
+        assert_eq!(kept, expected);
     }
 
     #[test]
