@@ -63,19 +63,8 @@ async fn invite_first_user(db: &Db, vault: &Vault, config: &Config) -> Result<Op
     // The first user may be on another computer.
     let public = origins.iter().find(|origin| !origin.is_loopback()).or(origins.first());
     let base = public.map(ToString::to_string).unwrap_or_default();
-    let invited = operations::invites::for_first_account(db, vault, &base).await;
-    let code = invited.map_err(|error| anyhow::anyhow!("The first user cannot be invited: {error}"))?;
-    let file = FirstAccount::next_to(&config.key_file);
-    Ok(match code {
-        Some(code) => {
-            file.invite(&code);
-            Some(file)
-        }
-        None => {
-            file.remove();
-            None
-        }
-    })
+    let invited = FirstAccount::invited(db, base, &config.key_file, vault).await;
+    invited.map_err(|error| anyhow::anyhow!("The first user cannot be invited: {error}"))
 }
 
 impl Service for Identity {

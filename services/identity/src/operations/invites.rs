@@ -145,7 +145,8 @@ pub(super) fn admit(tx: &mut Conn, invite: Option<(InviteId, [u8; 32])>, now: Ti
     Ok(true)
 }
 
-/// The address of the invitation for the first account, if there is none. Every replica gives the same one, until it is used or expires.
+/// The address of the invitation for the first account, if there is none. Every replica gives the same one, also after a restart, until it is
+/// used or expires.
 pub(crate) async fn for_first_account(db: &Db, vault: &Vault, base: &str) -> Result<Option<InviteCode>, Error> {
     let (base, vault) = (base.to_owned(), vault.clone());
     let code_of = move |id: &InviteId| {
@@ -179,9 +180,14 @@ pub(crate) async fn for_first_account(db: &Db, vault: &Vault, base: &str) -> Res
     .await
 }
 
-/// Whether the server has an account.
-pub(crate) async fn is_account(db: &Db) -> Result<bool, StoreError> {
-    db.read("look for an account", accounts::is_any).await
+/// Whether the server has no account, and this invitation makes the first one.
+pub(crate) async fn is_first(db: &Db, id: &str) -> Result<bool, StoreError> {
+    let id = id.to_owned();
+    db.read("look for the first invitation", move |c| {
+        let first = invites::find_first(c)?;
+        Ok(first.is_some_and(|invite| encode(&invite.id) == id) && !accounts::is_any(c)?)
+    })
+    .await
 }
 
 /// Ends those of an account that can still be used: a device that was removed knows their secrets.

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ensemble_chassis::Drain;
-use ensemble_store_kit::{Db, StoreError};
+use ensemble_store_kit::Db;
 
+use crate::error::Error;
 use crate::first_account::FirstAccount;
 use crate::operations::cleanup;
-use crate::operations::invites::is_account;
 use crate::operations::sign_in::{OpenChallenges, count_challenges};
 
 pub(crate) struct Cleanup {
@@ -33,15 +33,13 @@ impl Cleanup {
         }
     }
 
-    async fn run_once(&mut self) -> Result<(), StoreError> {
+    async fn run_once(&mut self) -> Result<(), Error> {
         cleanup::delete_expired(&self.db).await?;
-        // Another replica may have made it.
-        if self.first_account.is_some()
-            && is_account(&self.db).await?
-            && let Some(address) = self.first_account.take()
+        if let Some(first) = &self.first_account
+            && !first.is_open(&self.db).await?
         {
-            address.remove();
+            self.first_account = first.again(&self.db).await?;
         }
-        count_challenges(&self.db, &self.challenges).await
+        Ok(count_challenges(&self.db, &self.challenges).await?)
     }
 }

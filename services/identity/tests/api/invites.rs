@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ensemble_protocol::lists::{ClaimText, encode};
 use ensemble_protocol::seal::InviteCode;
-use ensemble_testkit::{Answer, Api, Backend, Peers, SOON, eventually, in_time, on_both_databases};
+use ensemble_testkit::{Answer, Api, Backend, Peers, SOON, eventually, in_time, on_both_databases, sql};
 use ensemble_types::devices::Role;
 use ensemble_types::invites::ClaimInvite;
 use ensemble_types::text::Blob;
@@ -192,6 +192,10 @@ on_both_databases! {
         let fixture = fixture.restarted(&[]).await;
         let code = read();
         assert_eq!((code.base.as_str(), code.address()), (ORIGIN, first.address()), "each replica gives the same one");
+        // As after seven days.
+        sql::execute(&fixture.database.url, "UPDATE invites SET expires_at = created_at").await;
+        eventually(SOON, async || read().id != code.id).await;
+        let code = read();
         let api = &fixture.api;
         assert_eq!(api.get(&path(&code.id)).await.expect(200), json!({ "state": "open", "first": true }));
         let sign_in = async || {
