@@ -92,6 +92,7 @@ fn who_wants_to_write_is_let_in_by_the_owner() {
     ends(showing, 0);
     guest.succeed(&["session", "send", &session, "Hi!"]);
     assert_eq!(owner.json(&["share", "list", &session])["invites"][0]["name"], "Bob");
+    assert_eq!(owner.json(&["share", "answer", &session]), Value::Null, "no one waits");
 }
 
 #[test]
