@@ -95,15 +95,25 @@ pub(super) fn add(shared: &mut Shared, id: &str, new: &Kept, now: Timestamp) -> 
     true
 }
 
-/// Has this program answer the claim, unless another one does. The guest gets a name among the people of the account.
-pub(super) fn take(shared: &mut Shared, id: &str, by: &str, guest: (UserId, &str, &str), now: Timestamp) -> Turn {
+/// A guest: who it is, by which account key, and the wanted name.
+pub(super) type Named<'a> = (UserId, &'a str, &'a str);
+
+/// Has this program answer the claim, unless another one does. The guest gets a name that no other person has, also not one of those
+/// whose names `here` are in lower case.
+pub(super) fn take(
+    shared: &mut Shared,
+    id: &str,
+    by: &str,
+    (guest, here): (Named<'_>, &BTreeMap<String, UserId>),
+    now: Timestamp,
+) -> Turn {
     let Some(mut kept) = all(shared).remove(id).filter(|kept| kept.secret.is_some()) else { return Turn::Over };
     if kept.answering.as_ref().is_some_and(|other| other.by != by && other.until > now) {
         return Turn::Other;
     }
     kept.answering = Some(Answering { by: by.to_owned(), until: now.plus(TURN) });
     shared.set(INVITES, id, &kept);
-    name(shared, guest);
+    name(shared, guest, here);
     Turn::Mine
 }
 
@@ -126,13 +136,17 @@ pub(crate) fn forget_known(shared: &mut Shared, before: &Shared) {
 }
 
 /// Gives a person a name that no other one has. One who has a name keeps it.
-fn name(shared: &mut Shared, (user, account, name): (UserId, &str, &str)) {
+fn name(shared: &mut Shared, (user, account, name): Named<'_>, here: &BTreeMap<String, UserId>) {
     let known = people(shared);
     if known.contains_key(&user) {
         return;
     }
-    let is_free = |name: &str| known.values().all(|person| person.name.to_lowercase() != name.to_lowercase());
-    let numbered = (2..=known.len() + 2).map(|number| format!("{name} ({number})"));
+    let is_free = |name: &str| {
+        let name = name.to_lowercase();
+        here.get(&name).is_none_or(|other| *other == user)
+            && known.values().all(|person| person.name.to_lowercase() != name)
+    };
+    let numbered = (2..=known.len() + here.len() + 2).map(|number| format!("{name} ({number})"));
     let Some(free) = std::iter::once(name.to_owned()).chain(numbered).find(|name| is_free(name)) else { return };
     let person = Person { account: account.to_owned(), name: free, more: Map::new() };
     shared.set(PEOPLE, &user.to_string(), &person);
@@ -165,13 +179,14 @@ mod tests {
     fn one_program_at_a_time_answers_a_claim() {
         let (mut shared, bob) = (Shared::default(), UserId::generate());
         assert!(add(&mut shared, "one", &kept(10), at(0)));
-        let mut takes = |by, now| take(&mut shared, "one", by, (bob, "key", "Bob"), at(now));
+        let guest = ((bob, "key", "Bob"), &BTreeMap::new());
+        let mut takes = |by, now| take(&mut shared, "one", by, guest, at(now));
         assert_eq!([takes("a", 0), takes("b", 59), takes("a", 59)], [Turn::Mine, Turn::Other, Turn::Mine]);
         assert_eq!([takes("b", 118), takes("b", 119)], [Turn::Other, Turn::Mine], "the first one is gone");
         assert!(answered(&mut shared, "one", Some(bob)));
         assert!(!answered(&mut shared, "one", None));
-        assert_eq!(take(&mut shared, "one", "a", (bob, "key", "Bob"), at(500)), Turn::Over);
-        assert_eq!(take(&mut shared, "two", "a", (bob, "key", "Bob"), at(500)), Turn::Over);
+        assert_eq!(take(&mut shared, "one", "a", guest, at(500)), Turn::Over);
+        assert_eq!(take(&mut shared, "two", "a", guest, at(500)), Turn::Over);
         let known = all(&shared).remove("one").unwrap();
         assert_eq!((known.user, known.more["later"].as_i64()), (Some(bob), Some(1)));
     }
@@ -195,12 +210,22 @@ mod tests {
     fn two_people_have_two_names() {
         let (mut shared, users) = (Shared::default(), [UserId::generate(), UserId::generate(), UserId::generate()]);
         for (user, given) in users.into_iter().zip(["Bob", "bob", "BOB"]) {
-            name(&mut shared, (user, "key", given));
-            name(&mut shared, (user, "key", "Eve"));
+            name(&mut shared, (user, "key", given), &BTreeMap::new());
+            name(&mut shared, (user, "key", "Eve"), &BTreeMap::new());
         }
         let mut names: Vec<String> = people(&shared).into_values().map(|person| person.name).collect();
         names.sort();
         assert_eq!(names, ["BOB (3)", "Bob", "bob (2)"]);
+    }
+
+    #[test]
+    fn a_name_that_this_computer_knows_is_taken() {
+        let (mut shared, bob, eve) = (Shared::default(), UserId::generate(), UserId::generate());
+        let here = BTreeMap::from([("bob".to_owned(), bob)]);
+        name(&mut shared, (eve, "key", "Bob"), &here);
+        name(&mut shared, (bob, "key", "Bob"), &here);
+        let known = people(&shared);
+        assert_eq!((&*known[&eve].name, &*known[&bob].name), ("Bob (2)", "Bob"));
     }
 
     #[test]

@@ -267,9 +267,10 @@ impl Inviting<'_> {
     /// Whether the program that calls itself so answers the guest now. The guest has the name of the claim from then on.
     pub async fn take(&self, guest: &Guest, by: &str) -> Result<Turn> {
         let now = self.me.client.now();
+        let here = self.me.home.settings()?.known_names.remove(self.me.place()).unwrap_or_default();
         let take = |shared: &mut Shared| {
             let guest = (guest.user, guest.account.as_str(), guest.name.as_str());
-            let turn = kept::take(shared, &self.code.id, by, guest, now);
+            let turn = kept::take(shared, &self.code.id, by, (guest, &here), now);
             (turn, turn == Turn::Mine)
         };
         let (turn, written) = self.me.change_shared(take).await?;

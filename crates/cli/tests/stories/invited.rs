@@ -96,6 +96,39 @@ fn who_wants_to_write_is_let_in_by_the_owner() {
 }
 
 #[test]
+fn a_guest_does_not_take_the_name_of_someone_who_is_known() {
+    let owner = User::new(None);
+    let (_up, server) = up(&owner, &["--no-runner"]);
+    let first = session(&owner);
+    let bob = User::new(Some(&server));
+    bob.succeed(&["login", "--name", "Bob"]);
+    let id = bob.json(&["whoami"])["id"].as_str().unwrap().to_owned();
+    owner.succeed(&["share", "add", &first, &id]);
+    let (showing, address) = invited(&owner, &first, &[]);
+    ends(joins(&User::new(None), &address), 0);
+    ends(showing, 0);
+    owner.succeed(&["share", "change", &first, "Bob", "--level", "edit"]);
+    let shares = owner.json(&["share", "list", &first])["shares"].clone();
+    let editor = shares.as_array().unwrap().iter().find(|share| share["accessLevel"] == "edit").unwrap();
+    assert_eq!(editor["userId"], id.as_str());
+
+    // A guest who came first has the name in the account. This computer then knows another one by it.
+    let other = User::new(None);
+    let (_up, server) = up(&other, &["--no-runner"]);
+    let third = session(&other);
+    let (showing, address) = invited(&other, &third, &[]);
+    let guest = User::new(None);
+    ends(joins(&guest, &address), 0);
+    ends(showing, 0);
+    let bob = User::new(Some(&server));
+    bob.succeed(&["login", "--name", "Bob"]);
+    let [guest, bob] = [guest, bob].map(|user| user.json(&["whoami"])["id"].as_str().unwrap().to_owned());
+    other.succeed(&["share", "add", &third, &bob]);
+    let said = other.fail(&["share", "change", &third, "Bob", "--level", "edit"]);
+    assert!(said.contains(&guest) && said.contains(&bob), "{said}");
+}
+
+#[test]
 fn a_person_joins_in_a_browser() {
     let owner = User::new(None);
     let (_up, server) = up(&owner, &["--no-runner"]);

@@ -73,13 +73,17 @@ impl Who {
     }
 }
 
-/// The person who is called so in the account, or on this computer.
+/// The person who is called so in the account, and on this computer.
 async fn known(context: &Context, me: &Account, called: &str) -> Result<Option<UserId>> {
-    if let Some(person) = me.person_called(called).await? {
-        return Ok(Some(person));
-    }
     let names = context.home.settings()?.known_names.remove(me.place()).unwrap_or_default();
-    Ok(names.get(&called.trim().to_lowercase()).copied())
+    let here = names.get(&called.trim().to_lowercase()).copied();
+    match (me.person_called(called).await?, here) {
+        (Some(person), Some(here)) if person != here => Err(Failure::message(format!(
+            "Two people are called {called:?}: {person} has joined by an invitation, and this computer has shared something with {here}. \
+             Give the id."
+        ))),
+        (person, here) => Ok(person.or(here)),
+    }
 }
 
 /// Remembers the name of a user with whom something was shared, unless it is that of another one. Later commands find the user by it.
