@@ -58,6 +58,24 @@ test("an invitation that was ended, and one whose secret is not known, let no on
   assert.deepEqual([await invitesInto(ann, id), await ann.sessions.shares(id)], [[], []]);
 });
 
+test("an invitation ends in time where the server says that it is good", async () => {
+  const [ann, bob] = [await create("Ann"), await create("Bob")];
+  const { id } = await ann.sessions.create({ title: "Plums" });
+  const made = await invite(ann, { session: id, level: "view" }, 1);
+  await claimInvite(bob, InviteCode.fromAddress(made.address), "Bob");
+  const [guest] = await waiting(ann, never);
+  assert.ok(guest);
+  // The server's time is as before.
+  await ann.pins.share((state) => {
+    const invites = state["invites"] as Record<string, object>;
+    const expiresAt = new Date(Date.now() - 86_400_001).toISOString();
+    return { ...state, invites: { ...invites, [made.id]: { ...invites[made.id], expiresAt } } };
+  });
+  assert.equal(await letIn(ann, guest, true), undefined);
+  assert.deepEqual(await waiting(ann, never), []);
+  assert.deepEqual([await invitesInto(ann, id), await ann.sessions.shares(id)], [[], []]);
+});
+
 test("the command line joins by an invitation of the page", async () => {
   const ann = await create("Ann");
   const cat = JSON.parse(await server.ensemble("cat", "login", "--json", "--name", "Catherine")) as { id: string };

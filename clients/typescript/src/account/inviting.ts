@@ -69,6 +69,10 @@ const BETWEEN_LOOKS = 1_000;
 const WAITS = 90_000;
 
 const invitesOf = (state: Shared): Record<string, Kept> => ({ ...(state["invites"] as Record<string, Kept> | undefined) });
+/** The server's clock could stand still. */
+const laterNow = ({ credential }: Context): number => credential.clocks()[1];
+/** Whether no claim is answered any more, also where the server says that it is good. */
+const isPast = ({ expiresAt }: Kept, now: number): boolean => !(Date.parse(expiresAt) + DAY > now);
 const peopleOf = (state: Shared): Record<string, Person> => ({ ...(state["people"] as Record<string, Person> | undefined) });
 
 /** Makes an invitation. The guest reaches the server at the address that this program uses. */
@@ -80,7 +84,9 @@ export async function invite(
   const { client, credential } = context;
   const { secret, admission } = await InviteCode.newSecret();
   const wanted = new Date(credential.now() + hours * 3_600_000).toISOString();
-  const { id, expiresAt } = await client.call("POST", "/v1/invites", { body: { admission, expiresAt: wanted } });
+  const made = await client.call("POST", "/v1/invites", { body: { admission, expiresAt: wanted } });
+  const { id } = made;
+  const expiresAt = Date.parse(made.expiresAt) < Date.parse(wanted) ? made.expiresAt : wanted;
   const base = new URL(client.base).href.replace(/\/+$/, "");
   try {
     await context.pins.share((state) => added(state, id, { ...invites, secret, base, expiresAt }, credential.now()));
@@ -93,7 +99,7 @@ export async function invite(
 
 function added(state: Shared, id: string, kept: Kept, now: number): Shared {
   const known = invitesOf(state);
-  const isOver = ({ secret, expiresAt }: Kept): boolean => secret === undefined || Date.parse(expiresAt) + DAY <= now;
+  const isOver = (one: Kept): boolean => one.secret === undefined || isPast(one, now);
   // What is over makes room, the oldest first.
   const over = Object.entries(known).filter(([, one]) => isOver(one));
   over.sort(([, one], [, other]) => (one.expiresAt < other.expiresAt ? -1 : 1));
@@ -110,12 +116,14 @@ export async function waiting(context: Context, onForged: (error: Error) => void
   if (open.length === 0) return [];
   const { invites } = await client.call("GET", "/v1/invites");
   const found: Waiting[] = [];
-  for (const [id, { secret = "", base, session, level, may }] of open) {
+  for (const [id, kept] of open) {
+    const { secret = "", base, session, level, may } = kept;
     const { state, claim } = invites.find((one) => one.id === id) ?? {};
     if (state === "answered") await noteAnswered(context, id, claim?.userId);
     // What the server has forgotten is over.
-    if (state === undefined || state === "ended" || state === "expired") await forget(context, id);
-    if (state !== "claimed" || !claim) continue;
+    const isOver = state === undefined || state === "ended" || state === "expired" || isPast(kept, laterNow(context));
+    if (isOver && state !== "answered") await forget(context, id);
+    if (isOver || state !== "claimed" || !claim) continue;
     const code = InviteCode.of(base, id, secret);
     try {
       await check(context, code, claim);
@@ -154,7 +162,7 @@ async function take(context: Context, guest: Waiting, by: string): Promise<Turn>
     const invites = invitesOf(state);
     const [kept, now] = [invites[guest.id], credential.now()];
     turn = "over";
-    if (kept?.secret === undefined) return undefined;
+    if (kept?.secret === undefined || isPast(kept, laterNow(context))) return undefined;
     const { answering } = kept;
     turn = answering && answering.by !== by && Date.parse(answering.until) > now ? "other" : "mine";
     if (turn === "other") return undefined;

@@ -153,8 +153,13 @@ fn name(shared: &mut Shared, (user, account, name): Named<'_>, here: &BTreeMap<S
 }
 
 impl Kept {
+    /// A claim is answered until then.
+    pub(super) fn answered_until(&self) -> Timestamp {
+        self.expires_at.plus(ANSWERED_WITHIN)
+    }
+
     fn is_over(&self, now: Timestamp) -> bool {
-        self.secret.is_none() || self.expires_at.plus(ANSWERED_WITHIN) <= now
+        self.secret.is_none() || self.answered_until() <= now
     }
 }
 

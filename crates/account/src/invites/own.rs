@@ -31,6 +31,8 @@ pub struct Inviting<'a> {
     pub session: SessionId,
     pub level: ShareLevel,
     pub may: Option<May>,
+    /// A claim is answered until then, also where the server says that it is good.
+    until: Timestamp,
 }
 
 /// Someone who has claimed an invitation with its secret.
@@ -74,20 +76,21 @@ impl Account {
         let digest = InviteCode::admission_digest(&secret).map_err(|error| sealing("The invitation", error))?;
         let admission = Blob::new(digest).map_err(|_| too_long("invitation"))?;
         let now = self.client.now();
-        let made = self.client.create_invite(&CreateInvite { admission, expires_at: now.plus(lifetime) }).await?;
+        let expires_at = now.plus(lifetime);
+        let made = self.client.create_invite(&CreateInvite { admission, expires_at }).await?;
         let kept = Kept {
             secret: Some(encode(&*secret)),
             base: origin.trim_end_matches('/').to_owned(),
             session: session.id,
             level,
             may: may.clone(),
-            expires_at: made.expires_at,
+            expires_at: made.expires_at.min(expires_at),
             answering: None,
             user: None,
             more: Map::new(),
         };
         let code = InviteCode::with_secret(origin, &made.id, secret);
-        let inviting = Inviting { me: self, code, session: session.id, level, may };
+        let inviting = Inviting { me: self, code, session: session.id, level, may, until: kept.answered_until() };
         let add = |shared: &mut Shared| {
             let has_room = kept::add(shared, &made.id, &kept, now);
             (has_room, has_room)
@@ -112,9 +115,10 @@ impl Account {
     pub async fn open_invites(&self) -> Result<Vec<Inviting<'_>>> {
         let shared = self.shared_state().await?;
         let open = kept::all(&shared).into_iter().filter_map(|(id, kept)| {
+            let until = kept.answered_until();
             let secret: [u8; 32] = decode(&kept.secret?)?;
             let code = InviteCode::with_secret(&kept.base, &id, secret.into());
-            Some(Inviting { me: self, code, session: kept.session, level: kept.level, may: kept.may })
+            Some(Inviting { me: self, code, session: kept.session, level: kept.level, may: kept.may, until })
         });
         Ok(open.collect())
     }
@@ -226,6 +230,10 @@ impl Inviting<'_> {
     /// How it stands, and who has claimed it and waits.
     async fn guest(&self, Invite { state, claim, .. }: Invite) -> Result<(InviteState, Option<Guest>)> {
         match (state, claim) {
+            (InviteState::Open | InviteState::Claimed, _) if self.is_past() => {
+                self.forget().await;
+                Ok((InviteState::Expired, None))
+            }
             // Claimed without a claim: the token had ended, and is renewed by the next call.
             (InviteState::Open | InviteState::Claimed, None) => Ok((state, None)),
             (InviteState::Open | InviteState::Claimed, Some(claim)) => match self.checked(claim).await {
@@ -248,6 +256,11 @@ impl Inviting<'_> {
         }
     }
 
+    /// Whether its time is over by one of the two clocks: the server's could stand still.
+    fn is_past(&self) -> bool {
+        self.until <= self.me.client.clock().both().1
+    }
+
     async fn checked(&self, InviteClaim { claim, user_id, account, key }: InviteClaim) -> Result<Guest> {
         let (code, guest) = (&self.code, (user_id, account.as_str()));
         let text = ClaimText::of(&code.base, &code.id, guest, &claim);
@@ -266,6 +279,10 @@ impl Inviting<'_> {
 
     /// Whether the program that calls itself so answers the guest now. The guest has the name of the claim from then on.
     pub async fn take(&self, guest: &Guest, by: &str) -> Result<Turn> {
+        if self.is_past() {
+            self.forget().await;
+            return Ok(Turn::Over);
+        }
         let now = self.me.client.now();
         let here = self.me.home.settings()?.known_names.remove(self.me.place()).unwrap_or_default();
         let take = |shared: &mut Shared| {
@@ -323,5 +340,33 @@ impl Inviting<'_> {
     async fn forget(&self) {
         let forget = |shared: &mut Shared| ((), kept::forget(shared, &self.code.id));
         let _later = self.me.change_shared(forget).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ensemble_protocol::AccountKey;
+
+    use super::*;
+    use crate::sessions::tests::user;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_invitation_ends_in_time_where_the_server_says_that_it_is_good() {
+        let me = user(&AccountKey::generate());
+        let now = me.client.now();
+        let mut inviting = Inviting {
+            me: &me,
+            code: InviteCode::with_secret("https://a", "AAAAAAAAAAAAAAAAAAAAAA", new_secret()),
+            session: SessionId::generate(),
+            level: ShareLevel::View,
+            may: None,
+            until: now.plus(Duration::from_secs(600)),
+        };
+        let shown = || Invite { state: InviteState::Open, claim: None, answer: None, first: false };
+        assert_eq!(inviting.guest(shown()).await.unwrap().0, InviteState::Open);
+        inviting.until = now;
+        assert_eq!(inviting.guest(shown()).await.unwrap().0, InviteState::Expired);
+        let guest = Guest { user: UserId::generate(), name: "Bob".to_owned(), account: String::new() };
+        assert_eq!(inviting.take(&guest, "one").await.unwrap(), Turn::Over);
     }
 }
