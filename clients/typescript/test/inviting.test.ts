@@ -5,7 +5,8 @@ import test, { after, before } from "node:test";
 import { Distrust, followHints } from "@ensemble/client";
 import { Account, MemoryStore } from "@ensemble/client/account";
 import { claimInvite, InviteCode, inviteAnswered, InviteOver } from "@ensemble/client/invites";
-import { endInvites, invite, invitesInto, letIn, waiting, type Waiting } from "@ensemble/client/inviting";
+import { endInvites, invite, invitesInto, isLoopback, letIn, waiting, type Waiting } from "@ensemble/client/inviting";
+import { Liar } from "./lying.js";
 import { startServer, type Server } from "./server.js";
 
 let server: Server;
@@ -74,6 +75,18 @@ test("an invitation ends in time where the server says that it is good", async (
   assert.equal(await letIn(ann, guest, true), undefined);
   assert.deepEqual(await waiting(ann, never), []);
   assert.deepEqual([await invitesInto(ann, id), await ann.sessions.shares(id)], [[], []]);
+});
+
+test("an invitation leads to the address at which others reach the server", async () => {
+  const liar = new Liar();
+  const ann = await Account.create({ base: server.url, store: new MemoryStore(), name: "Ann", fetch: liar.fetch });
+  const { id } = await ann.sessions.create({ title: "Plums" });
+  const base = async (): Promise<string> => InviteCode.fromAddress((await invite(ann, { session: id, level: "view" }, 1)).address).base;
+  assert.ok(isLoopback(await base()), "it has no other address");
+  const more = ["javascript:alert(1)", "http://lan.example", "https://ensemble.example"];
+  liar.lie = (answer, { pathname }) =>
+    pathname === "/v1/auth/challenge" ? { ...answer, publicOrigins: [...answer.publicOrigins, ...more] } : answer;
+  assert.equal(await base(), "https://ensemble.example");
 });
 
 test("the command line joins by an invitation of the page", async () => {

@@ -71,12 +71,21 @@ impl Client {
         self.with_credential(Credential::Bearer(token.token)).revoke_token(id).await
     }
 
+    /// The addresses at which the server takes sign-ins: those at which people reach it.
+    pub async fn public_origins(&self) -> Result<Vec<String>> {
+        Ok(self.challenge().await?.public_origins)
+    }
+
+    async fn challenge(&self) -> Result<Challenge> {
+        let call = self.post(&["v1", "auth", "challenge"], Repeat::Harmless).anonymous();
+        call.at_most(LONGEST_RECORD).send().await
+    }
+
     async fn exchange(&self, key: &AccountKey, create: bool) -> Result<Token> {
         // A challenge can be used once. When the response is lost, the next attempt needs a new challenge.
         let mut tries = 0;
         loop {
-            let call = self.post(&["v1", "auth", "challenge"], Repeat::Harmless).anonymous();
-            let challenge: Challenge = call.at_most(LONGEST_RECORD).send().await?;
+            let challenge = self.challenge().await?;
             let accepted = challenge.public_origins;
             let request = SignIn {
                 public_key: fit(key.public_key())?,

@@ -4,6 +4,7 @@ import {
   endInvites,
   invite,
   invitesInto,
+  isLoopback,
   letIn,
   type Listed,
   waiting,
@@ -16,7 +17,7 @@ import { mine } from "./account.ts";
 import { textOf } from "./failure.ts";
 import { type Level, unshare } from "./shares.ts";
 
-export type { Listed, Waiting };
+export { isLoopback, type Listed, type Waiting };
 
 /** People who want to do more than read: a link that was passed on must not command a machine, so the person is asked. */
 export const guests = new Store<readonly Waiting[]>([]);

@@ -6,7 +6,7 @@ import { useStore } from "../base/store.ts";
 import { clock } from "../base/words.ts";
 import type { SessionRow } from "../data/row.ts";
 import { inviteChanges } from "../data/sessions.ts";
-import { end, inviteInto, invitesOf, type Listed } from "../data/inviting.ts";
+import { end, inviteInto, invitesOf, isLoopback, type Listed } from "../data/inviting.ts";
 import type { Level } from "../data/shares.ts";
 import { useLoaded } from "../data/use-loaded.ts";
 import { oneLine } from "../text/visible.ts";
@@ -65,6 +65,12 @@ export function Invite({ row, isBusy, onBusy, onChange }: Props) {
                 <>
                     <Address address={address} copyLabel="Copy invitation" />
                     <p className="muted">Send it to one person. It is a secret, and is shown only now.</p>
+                    {isLoopback(address) && (
+                        <p className="muted">
+                            It leads to this computer only. <code>ensemble up --tunnel</code> gives the server an address for
+                            others.
+                        </p>
+                    )}
                 </>
             )}
             {list.value && list.value.length > 0 && (

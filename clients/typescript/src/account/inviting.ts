@@ -75,19 +75,32 @@ const laterNow = ({ credential }: Context): number => credential.clocks()[1];
 const isPast = ({ expiresAt }: Kept, now: number): boolean => !(Date.parse(expiresAt) + DAY > now);
 const peopleOf = (state: Shared): Record<string, Person> => ({ ...(state["people"] as Record<string, Person> | undefined) });
 
-/** Makes an invitation. The guest reaches the server at the address that this program uses. */
+/** Whether only this computer reaches the address. */
+export const isLoopback = (address: string): boolean => /^(localhost|127(\.\d+){3}|\[::1\])$/.test(new URL(address).hostname);
+
+/** The address at which others reach the server. Without one it is the address that this program uses. */
+async function baseForOthers({ client }: Context): Promise<string> {
+  const here = new URL(client.base).href.replace(/\/+$/, "");
+  if (!isLoopback(here)) return here;
+  const { publicOrigins } = await client.call("POST", "/v1/auth/challenge");
+  const others = (publicOrigins ?? []).filter((one) => URL.canParse(one) && /^https?:/.test(one) && !isLoopback(one));
+  const best = others.find((one) => one.startsWith("https:")) ?? others[0];
+  return best === undefined ? here : new URL(best).origin;
+}
+
+/** Makes an invitation. */
 export async function invite(
   context: Context,
   invites: Invites,
   hours: number,
 ): Promise<{ id: string; address: string; expiresAt: string }> {
   const { client, credential } = context;
+  const base = await baseForOthers(context);
   const { secret, admission } = await InviteCode.newSecret();
   const wanted = new Date(credential.now() + hours * 3_600_000).toISOString();
   const made = await client.call("POST", "/v1/invites", { body: { admission, expiresAt: wanted } });
   const { id } = made;
   const expiresAt = Date.parse(made.expiresAt) < Date.parse(wanted) ? made.expiresAt : wanted;
-  const base = new URL(client.base).href.replace(/\/+$/, "");
   try {
     await context.pins.share((state) => added(state, id, { ...invites, secret, base, expiresAt }, credential.now()));
   } catch (error) {

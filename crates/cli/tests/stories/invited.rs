@@ -129,6 +129,19 @@ fn a_guest_does_not_take_the_name_of_someone_who_is_known() {
 }
 
 #[test]
+fn an_invitation_leads_to_the_address_at_which_others_reach_the_server() {
+    let owner = User::new(None);
+    let (_up, _) = up(&owner, &["--no-runner", "--public-url", "https://ensemble.example"]);
+    let session = session(&owner);
+    let (showing, address) = invited(&owner, &session, &[]);
+    assert!(address.contains("https://ensemble.example/join#v1."), "{address}");
+    showing.interrupt();
+    let said = ends(showing, 0);
+    assert!(!said.contains("this computer only"), "{said}");
+    assert_eq!(owner.json(&["share", "list", &session])["invites"][0]["isDead"], false);
+}
+
+#[test]
 fn a_person_joins_in_a_browser() {
     let owner = User::new(None);
     let (_up, server) = up(&owner, &["--no-runner"]);

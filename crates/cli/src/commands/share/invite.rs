@@ -50,14 +50,14 @@ impl Invitation {
                 "An invitation lets a person view or edit. `ensemble share change` makes someone who has joined an admin.",
             ));
         }
-        let (session, origin) = (me.session(id).await?, me.client.origin());
+        let (session, origin) = (me.session(id).await?, origin_for_others(me).await?);
         let lifetime = Duration::from_secs(u64::from(self.hours) * 3_600);
         let given = ShareLevel::from(self.level);
         let may = Some(may(given, self.approve)).filter(|may| *may != May::Nothing);
-        let inviting = me.invite(&session, origin, lifetime, (given, may)).await?;
+        let inviting = me.invite(&session, &origin, lifetime, (given, may)).await?;
         // Ctrl-C counts from the moment at which the address is shown.
         let left = interrupted()?;
-        self.show(me, &inviting.code().address())?;
+        self.show(&origin, &inviting.code().address())?;
         let claimed = tokio::select! {
             claimed = inviting.claimed() => claimed?,
             () = left => {
@@ -76,11 +76,10 @@ impl Invitation {
         }
     }
 
-    fn show(&self, me: &Account, address: &str) -> Result<()> {
-        if is_loopback(me.client.origin()) {
+    fn show(&self, origin: &str, address: &str) -> Result<()> {
+        if is_loopback(origin) {
             print::note(format!(
-                "{} leads to this computer only. `ensemble up --tunnel` gives it an address for others.\n",
-                me.client.origin()
+                "{origin} leads to this computer only. `ensemble up --tunnel` gives it an address for others.\n"
             ));
         }
         print::note(format!(
@@ -91,6 +90,19 @@ impl Invitation {
         print::note(picture(address)?);
         Ok(())
     }
+}
+
+/// The address at which others reach the server. Without one it is the address that this program uses.
+async fn origin_for_others(me: &Account) -> Result<String> {
+    let here = me.client.origin();
+    if !is_loopback(here) {
+        return Ok(here.to_owned());
+    }
+    let all = me.client.public_origins().await?.into_iter();
+    let mut others: Vec<String> = all.filter_map(|origin| Some(once(origin).ok()?.origin().to_owned())).collect();
+    others.retain(|origin| !is_loopback(origin));
+    others.sort_by_key(|origin| !origin.starts_with("https://"));
+    Ok(others.into_iter().next().unwrap_or_else(|| here.to_owned()))
 }
 
 /// Answers those who wait to join a session: what lets them do more than read asks first.
@@ -254,7 +266,9 @@ pub(super) async fn listed(me: &Account, id: SessionId) -> Result<Vec<(Listed, b
 
 /// Whether the address of an invitation leads to this server still.
 async fn leads_here(me: &Account, invite: &Listed) -> bool {
-    if invite.base == me.client.origin() {
+    if invite.base == me.client.origin()
+        || me.client.public_origins().await.is_ok_and(|origins| origins.contains(&invite.base))
+    {
         return true;
     }
     let Ok(client) = once(invite.base.clone()) else { return false };
