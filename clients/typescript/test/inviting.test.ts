@@ -10,7 +10,10 @@ import { Liar } from "./lying.js";
 import { startServer, type Server } from "./server.js";
 
 let server: Server;
-before(async () => (server = await startServer()));
+// Each test has accounts of its own.
+before(
+  async () => (server = await startServer({ env: { LIMIT_NEW_ACCOUNTS: "0", LIMIT_PUBLIC_LINK: "0", LIMIT_SIGN_IN: "0" } })),
+);
 after(() => server?.stop());
 
 const create = (name: string, store = new MemoryStore()) => Account.create({ base: server.url, store, name });
@@ -75,6 +78,25 @@ test("an invitation ends in time where the server says that it is good", async (
   assert.equal(await letIn(ann, guest, true), undefined);
   assert.deepEqual(await waiting(ann, never), []);
   assert.deepEqual([await invitesInto(ann, id), await ann.sessions.shares(id)], [[], []]);
+});
+
+test("no guest has a name that looks like that of another one", async () => {
+  const ann = await create("Ann");
+  const { id } = await ann.sessions.create({ title: "Plums" });
+  for (const [given, expected] of [
+    ["Bob", "Bob"],
+    [" Bo\u200bb\n", "Bob (2)"],
+    [" \u200b", "Guest"],
+  ] as const) {
+    const guest = await create("Eve");
+    const { address } = await invite(ann, { session: id, level: "view" }, 1);
+    await claimInvite(guest, InviteCode.fromAddress(address), given);
+    const [asked] = await waiting(ann, never);
+    assert.ok(asked);
+    assert.equal(asked.name, expected);
+    await letIn(ann, asked, true);
+    assert.equal(await ann.people.called(guest.userId), expected);
+  }
 });
 
 test("an invitation leads to the address at which others reach the server", async () => {

@@ -7,6 +7,7 @@ import { sleep } from "../retry.js";
 import type { components } from "../openapi.js";
 import type { Context } from "./context.js";
 import { newestList, rememberList } from "./lists.js";
+import { shownName } from "./people.js";
 import type { MachineReceipt } from "./live/access.js";
 import type { Shared } from "./pins.js";
 import { readUser } from "./pins.js";
@@ -42,7 +43,7 @@ interface Person {
 export interface Waiting extends Invites {
   id: string;
   user: string;
-  /** What they call themselves. */
+  /** What the account calls them from then on. */
   name: string;
   account: string;
   code: InviteCode;
@@ -125,7 +126,8 @@ function added(state: Shared, id: string, kept: Kept, now: number): Shared {
 /** Who waits for an answer. A claim that was not made with its secret ends the invitation, and `onForged` gets the reason. */
 export async function waiting(context: Context, onForged: (error: Error) => void): Promise<Waiting[]> {
   const { client } = context;
-  const open = Object.entries(invitesOf((await context.pins.shared()).state)).filter(([, { secret }]) => secret !== undefined);
+  const { state: shared } = await context.pins.shared();
+  const open = Object.entries(invitesOf(shared)).filter(([, { secret }]) => secret !== undefined);
   if (open.length === 0) return [];
   const { invites } = await client.call("GET", "/v1/invites");
   const found: Waiting[] = [];
@@ -146,7 +148,8 @@ export async function waiting(context: Context, onForged: (error: Error) => void
       onForged(error);
       continue;
     }
-    const { userId: user, name, account } = claim;
+    const { userId: user, account } = claim;
+    const name = nameFor(peopleOf(shared), user, claim.name);
     found.push({ id, session, level, ...(may && { may }), user, name, account, code });
   }
   return found;
@@ -167,7 +170,7 @@ async function check(context: Context, code: InviteCode, claim: InviteClaim): Pr
 
 type Turn = "mine" | "other" | "over";
 
-/** Whether this program answers now. The guest is called by the name of the claim from then on. */
+/** Whether this program answers now. The guest has this name from then on. */
 async function take(context: Context, guest: Waiting, by: string): Promise<Turn> {
   const { client, credential, pins } = context;
   let turn = "over" as Turn;
@@ -189,13 +192,19 @@ async function take(context: Context, guest: Waiting, by: string): Promise<Turn>
   return state === "claimed" ? "mine" : "over";
 }
 
-/** No two people have one name, and one who has a name keeps it. */
-function named(people: Record<string, Person>, { user, account, name }: Waiting): Record<string, Person> {
-  if (people[user]) return people;
-  const taken = new Set(Object.values(people).map((one) => one.name.toLowerCase()));
+/** What the account calls a person, or would: no other person has this name. */
+function nameFor(people: Record<string, Person>, user: string, wanted: string): string {
+  if (people[user]) return shownName(people[user].name);
+  const taken = new Set(Object.values(people).map((one) => shownName(one.name).toLowerCase()));
+  const name = shownName(wanted);
   let free = name;
   for (let number = 2; taken.has(free.toLowerCase()); number++) free = `${name} (${number})`;
-  return { ...people, [user]: { account, name: free } };
+  return free;
+}
+
+/** One who has a name keeps it. */
+function named(people: Record<string, Person>, { user, account, name }: Waiting): Record<string, Person> {
+  return people[user] ? people : { ...people, [user]: { account, name: nameFor(people, user, name) } };
 }
 
 /** An account with its sessions. */
@@ -267,7 +276,8 @@ export async function invitesInto(context: Context, session: string): Promise<Li
   const people = peopleOf(state);
   return kept.map(([id, { level, may, expiresAt, base, user }]) => {
     const shown = invites.find((one) => one.id === id);
-    const name = (user !== undefined && people[user]?.name) || shown?.claim?.name;
+    const given = (user !== undefined && people[user]?.name) || shown?.claim?.name;
+    const name = given === undefined ? undefined : shownName(given);
     return { id, session, level, ...(may && { may }), state: shown?.state ?? "expired", expiresAt, base, user, name };
   });
 }

@@ -2,10 +2,17 @@
 
 import { Refused } from "../errors.js";
 import { fingerprint, type List } from "../protocol/lists/list.js";
+import { MOST_NAME_BYTES, nearestName } from "../protocol/lists/name.js";
 import { knownList, newestList, OldList, rememberList } from "./lists.js";
 import type { OwnReader } from "./own.js";
 import type { OwnDevice } from "./keys.js";
 import { readUser, type Pins } from "./pins.js";
+
+/** The most bytes of a name with its number. */
+const MOST_NAME = MOST_NAME_BYTES + 16;
+
+/** A name that someone else has chosen, as one that does not deceive: in one line, in NFC and without hidden characters. */
+export const shownName = (name: string): string => nearestName(name, MOST_NAME) ?? "Guest";
 
 /** How long a list counts as the newest one if the server says that it is, in milliseconds. */
 const A_DAY = 86_400_000;
@@ -25,7 +32,7 @@ export class People {
   async called(user: string): Promise<string | undefined> {
     const people = (await this.pins.shared()).state["people"] as Record<string, { name?: unknown }> | undefined;
     const name = people?.[user]?.name;
-    return typeof name === "string" ? name : undefined;
+    return typeof name === "string" ? shownName(name) : undefined;
   }
 
   /** The name that the server gives for a user. */

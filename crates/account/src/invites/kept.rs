@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use ensemble_protocol::lists::{MOST_NAME_BYTES, nearest_name};
 use ensemble_protocol::transcript::words::May;
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::shares::ShareLevel;
@@ -14,6 +15,10 @@ use crate::pins::Shared;
 
 const INVITES: &str = "invites";
 const PEOPLE: &str = "people";
+/// The most bytes of a name with its number.
+const LONGEST_NAME: usize = MOST_NAME_BYTES + 16;
+/// What someone is called of whose name nothing can be shown.
+const GUEST: &str = "Guest";
 /// The most invitations that are shared.
 const MOST: usize = 20;
 /// A claim waits for its answer so long.
@@ -76,7 +81,41 @@ pub(super) fn all(shared: &Shared) -> BTreeMap<String, Kept> {
 }
 
 pub(super) fn people(shared: &Shared) -> BTreeMap<UserId, Person> {
-    shared.entries(PEOPLE)
+    let mut people: BTreeMap<UserId, Person> = shared.entries(PEOPLE);
+    for person in people.values_mut() {
+        person.name = shown_name(&person.name);
+    }
+    people
+}
+
+/// A name that someone else has chosen, as one that does not deceive: in one line, in NFC and without hidden characters. `None`: nothing
+/// is left of it.
+pub(super) fn good_name(name: &str) -> Option<String> {
+    nearest_name(name, LONGEST_NAME)
+}
+
+pub(super) fn shown_name(name: &str) -> String {
+    good_name(name).unwrap_or_else(|| GUEST.to_owned())
+}
+
+/// What the account calls a person, or would: no other person has this name, also not one of those whose names `here` are in lower case.
+pub(super) fn name_for(shared: &Shared, user: UserId, wanted: &str, here: &BTreeMap<String, UserId>) -> String {
+    let mut known = people(shared);
+    if let Some(person) = known.remove(&user) {
+        return person.name;
+    }
+    let is_taken = |name: &str| {
+        let name = name.to_lowercase();
+        here.get(&name).is_some_and(|other| *other != user)
+            || known.values().any(|person| person.name.to_lowercase() == name)
+    };
+    let name = shown_name(wanted);
+    let (mut free, mut number) = (name.clone(), 1);
+    while is_taken(&free) {
+        number += 1;
+        free = format!("{name} ({number})");
+    }
+    free
 }
 
 /// Adds an invitation. False: there is no room.
@@ -136,19 +175,12 @@ pub(crate) fn forget_known(shared: &mut Shared, before: &Shared) {
 }
 
 /// Gives a person a name that no other one has. One who has a name keeps it.
-fn name(shared: &mut Shared, (user, account, name): Named<'_>, here: &BTreeMap<String, UserId>) {
-    let known = people(shared);
-    if known.contains_key(&user) {
+fn name(shared: &mut Shared, (user, account, wanted): Named<'_>, here: &BTreeMap<String, UserId>) {
+    if people(shared).contains_key(&user) {
         return;
     }
-    let is_free = |name: &str| {
-        let name = name.to_lowercase();
-        here.get(&name).is_none_or(|other| *other == user)
-            && known.values().all(|person| person.name.to_lowercase() != name)
-    };
-    let numbered = (2..=known.len() + here.len() + 2).map(|number| format!("{name} ({number})"));
-    let Some(free) = std::iter::once(name.to_owned()).chain(numbered).find(|name| is_free(name)) else { return };
-    let person = Person { account: account.to_owned(), name: free, more: Map::new() };
+    let name = name_for(shared, user, wanted, here);
+    let person = Person { account: account.to_owned(), name, more: Map::new() };
     shared.set(PEOPLE, &user.to_string(), &person);
 }
 
@@ -221,6 +253,28 @@ mod tests {
         let mut names: Vec<String> = people(&shared).into_values().map(|person| person.name).collect();
         names.sort();
         assert_eq!(names, ["BOB (3)", "Bob", "bob (2)"]);
+    }
+
+    #[test]
+    fn no_name_looks_like_another_one() {
+        let (mut shared, here) = (Shared::default(), BTreeMap::new());
+        for (given, expected) in [
+            ("Bob", "Bob"),
+            (" Bo\u{200b}b\n", "Bob (2)"),
+            ("B\u{202e}ob\u{1b}", "Bob (3)"),
+            ("\u{e9}", "\u{e9}"),
+            ("e\u{301}", "\u{e9} (2)"),
+            (" \u{200b}", "Guest"),
+        ] {
+            let user = UserId::generate();
+            assert_eq!(name_for(&shared, user, given, &here), expected, "before");
+            name(&mut shared, (user, "key", given), &here);
+            assert_eq!(people(&shared)[&user].name, expected);
+        }
+        let (user, kept) =
+            (UserId::generate(), Person { account: String::new(), name: "Eve\nBob".to_owned(), more: Map::new() });
+        shared.set(PEOPLE, &user.to_string(), &kept);
+        assert_eq!(people(&shared)[&user].name, "EveBob", "an earlier version has kept it");
     }
 
     #[test]

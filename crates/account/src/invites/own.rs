@@ -9,7 +9,6 @@ use ensemble_protocol::transcript::words::May;
 use ensemble_types::devices::ListedDevice;
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::invites::{AnswerInvite, CreateInvite, Invite, InviteClaim, InviteState, OwnInvite};
-use ensemble_types::line::inline;
 use ensemble_types::sessions::{AccessLevel, Session};
 use ensemble_types::shares::ShareLevel;
 use ensemble_types::text::Blob;
@@ -38,7 +37,7 @@ pub struct Inviting<'a> {
 /// Someone who has claimed an invitation with its secret.
 pub struct Guest {
     pub user: UserId,
-    /// What they call themselves, fit to be shown.
+    /// What the account calls them from then on.
     pub name: String,
     account: String,
 }
@@ -156,7 +155,8 @@ impl Account {
         let mut shown = by_id(self.client.invites().await?);
         let listed = kept.into_iter().map(|(id, kept)| {
             let shown = shown.remove(&id);
-            let claimed = shown.as_ref().and_then(|shown| shown.claim.as_ref()).map(|claim| inline(&claim.claim.name));
+            let claimed =
+                shown.as_ref().and_then(|shown| shown.claim.as_ref()).map(|claim| kept::shown_name(&claim.claim.name));
             let joined = kept.user.and_then(|user| people.remove(&user)).map(|person| person.name);
             Listed {
                 id,
@@ -183,6 +183,12 @@ impl Account {
         Ok(ended)
     }
 
+    /// The people whom this computer knows by name.
+    fn names_here(&self) -> Result<BTreeMap<String, UserId>> {
+        let names = self.home.settings()?.known_names.remove(self.place()).unwrap_or_default();
+        Ok(names.into_iter().filter_map(|(name, user)| Some((kept::good_name(&name)?, user))).collect())
+    }
+
     /// What this account calls people, with the keys of their accounts.
     pub(crate) async fn called(&self, user: UserId) -> Option<String> {
         kept::people(&self.shared_state().await.ok()?).remove(&user).map(|person| person.name)
@@ -193,7 +199,7 @@ impl Account {
     /// # Errors
     /// The server shows another account for that person.
     pub async fn person_called(&self, name: &str) -> Result<Option<UserId>> {
-        let wanted = name.trim().to_lowercase();
+        let Some(wanted) = kept::good_name(name).map(|name| name.to_lowercase()) else { return Ok(None) };
         let people = kept::people(&self.shared_state().await?);
         let Some((user, person)) = people.into_iter().find(|(_, person)| person.name.to_lowercase() == wanted) else {
             return Ok(None);
@@ -274,17 +280,18 @@ impl Inviting<'_> {
         if !is_listed {
             return Err(Error::ClaimForged);
         }
-        Ok(Guest { user: user_id, name: inline(&claim.name), account })
+        let name = kept::name_for(&self.me.shared_state().await?, user_id, &claim.name, &self.me.names_here()?);
+        Ok(Guest { user: user_id, name, account })
     }
 
-    /// Whether the program that calls itself so answers the guest now. The guest has the name of the claim from then on.
+    /// Whether the program that calls itself so answers the guest now. The guest has this name from then on.
     pub async fn take(&self, guest: &Guest, by: &str) -> Result<Turn> {
         if self.is_past() {
             self.forget().await;
             return Ok(Turn::Over);
         }
         let now = self.me.client.now();
-        let here = self.me.home.settings()?.known_names.remove(self.me.place()).unwrap_or_default();
+        let here = self.me.names_here()?;
         let take = |shared: &mut Shared| {
             let guest = (guest.user, guest.account.as_str(), guest.name.as_str());
             let turn = kept::take(shared, &self.code.id, by, (guest, &here), now);

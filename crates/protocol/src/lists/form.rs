@@ -32,8 +32,8 @@ fn is_bad(letter: char) -> bool {
     letter.is_control() || is_hidden(letter)
 }
 
-/// The valid name that is nearest to a typed text or a computer's name. `None`: no character can be used.
-pub(super) fn nearest(text: &str, most: usize) -> Option<String> {
+/// The valid name that is nearest to a typed text, a computer's name or what a person calls themselves. `None`: no character can be used.
+pub fn nearest(text: &str, most: usize) -> Option<String> {
     let text: String = text.chars().filter(|c| !is_bad(*c)).nfc().collect();
     let mut name = String::new();
     for letter in text.trim().chars() {

@@ -15,7 +15,7 @@ mod seen;
 mod tests;
 
 pub use bytes::{decode, encode, is_signed};
-pub use form::{MOST_NAME_BYTES, is_machine_name, is_name};
+pub use form::{MOST_NAME_BYTES, is_machine_name, is_name, nearest as nearest_name};
 pub use invite::{ClaimText, is_claim};
 pub use link::{LinkText, is_possession};
 pub use list::{Digest, List, ListError, MOST_DEVICES, MOST_VERSIONS, Removal, signed_text};
