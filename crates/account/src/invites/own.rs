@@ -122,8 +122,9 @@ impl Account {
         Ok(open.collect())
     }
 
-    /// Who waits for the answer of a device of this account. A claim that cannot be checked now is left out.
-    pub async fn claims(&self) -> Result<Vec<(Inviting<'_>, Guest)>> {
+    /// Who waits for the answer of a device of this account. A forged claim has ended its invitation, and has the reason instead of a
+    /// guest. One that cannot be checked now is left out.
+    pub async fn claims(&self) -> Result<Vec<(Inviting<'_>, Result<Guest>)>> {
         let open = self.open_invites().await?;
         if open.is_empty() {
             return Ok(Vec::new());
@@ -136,8 +137,10 @@ impl Account {
                 .remove(&inviting.code.id)
                 .map_or((InviteState::Expired, None), |shown| (shown.state, shown.claim));
             let invite = Invite { state, claim, answer: None, first: false };
-            if let Ok((_, Some(guest))) = inviting.guest(invite).await {
-                claims.push((inviting, guest));
+            match inviting.guest(invite).await {
+                Ok((_, Some(guest))) => claims.push((inviting, Ok(guest))),
+                Err(error) if is_forged(&error) => claims.push((inviting, Err(error))),
+                Ok((_, None)) | Err(_) => {}
             }
         }
         Ok(claims)
@@ -211,6 +214,10 @@ impl Account {
     }
 }
 
+fn is_forged(error: &Error) -> bool {
+    matches!(error, Error::ClaimForged | Error::OtherAccountThanInvited)
+}
+
 fn by_id(invites: Vec<OwnInvite>) -> BTreeMap<String, OwnInvite> {
     invites.into_iter().map(|invite| (invite.id.clone(), invite)).collect()
 }
@@ -245,7 +252,7 @@ impl Inviting<'_> {
             (InviteState::Open | InviteState::Claimed, Some(claim)) => match self.checked(claim).await {
                 Ok(guest) => Ok((InviteState::Claimed, Some(guest))),
                 Err(error) => {
-                    if matches!(error, Error::ClaimForged | Error::OtherAccountThanInvited) {
+                    if is_forged(&error) {
                         self.end().await;
                     }
                     Err(error)

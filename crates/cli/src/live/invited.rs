@@ -35,6 +35,13 @@ pub(super) fn news<'a>(context: &'a Context, me: &'a Account, invites: &'a Notif
 
 async fn answer(context: &Context, me: &Account, state: &mut Answering) -> Result<()> {
     for (inviting, guest) in me.claims().await? {
+        let guest = match guest {
+            Ok(guest) => guest,
+            Err(error) => {
+                state.texts.push_back(error.to_string());
+                continue;
+            }
+        };
         if !asks(&inviting) {
             if let Some(joined) = let_in(context, me, (&inviting, &guest), false).await? {
                 state.texts.push_back(joined_by(&joined, &guest));

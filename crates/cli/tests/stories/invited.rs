@@ -160,6 +160,24 @@ fn an_invitation_that_is_left_is_answered_by_the_page_of_the_owner() {
 }
 
 #[test]
+fn a_claim_without_the_secret_ends_the_invitation_and_is_reported() {
+    let owner = User::new(None);
+    let (_up, server) = up(&owner, &["--no-runner"]);
+    let session = session(&owner);
+    let (showing, address) = invited(&owner, &session, &[]);
+    showing.interrupt();
+    ends(showing, 0);
+    let guest = User::new(Some(&server));
+    guest.succeed(&["login"]);
+    let (head, _) = address.rsplit_once('.').unwrap();
+    let mut joining = joins(&guest, &format!("{head}.{}", "A".repeat(43)));
+    joining.until("the invitation is claimed for you");
+    assert!(owner.fail(&["share", "answer", &session]).contains("without its secret"));
+    assert!(ends(joining, 1).contains("its maker ended it"));
+    assert!(owner.succeed(&["share", "answer", &session]).contains("No one waits"));
+}
+
+#[test]
 fn an_invitation_that_was_ended_lets_no_one_in() {
     let owner = User::new(None);
     let (_up, _) = up(&owner, &["--no-runner"]);

@@ -1,5 +1,6 @@
 //! Invitations: one link that brings one person into a session. Every device of the owner answers it.
 
+use std::process::ExitCode;
 use std::time::Duration;
 
 use ensemble_account::Account;
@@ -107,11 +108,20 @@ async fn origin_for_others(me: &Account) -> Result<String> {
 
 /// Answers those who wait to join a session: what lets them do more than read asks first.
 pub(super) async fn answer_all(context: &Context, me: &Account, id: SessionId) -> Result {
-    let mut last = None;
+    let (mut forged, mut last, mut waiting) = (None, None, Vec::new());
     for (inviting, guest) in me.claims().await?.into_iter().filter(|(inviting, _)| inviting.session == id) {
-        last = Some(answer(context, me, &inviting, &guest).await?);
+        match guest {
+            Ok(guest) => waiting.push((inviting, guest)),
+            Err(error) => {
+                print::note(Failure::from(error).to_string());
+                forged = Some(ExitCode::FAILURE);
+            }
+        }
     }
-    match last {
+    for (inviting, guest) in &waiting {
+        last = Some(answer(context, me, inviting, guest).await?);
+    }
+    match forged.or(last) {
         Some(code) => Ok(code),
         None if context.json => print::json(&Value::Null, false).map(|()| DONE),
         None => print::line("No one waits for an answer.").map(|()| DONE),
