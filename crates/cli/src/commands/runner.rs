@@ -86,7 +86,7 @@ impl Runner {
             let secret = Secret::Key(path);
             let mut config = self.options.of(context, &linked.machine.server, &linked.machine.machine, &secret)?;
             if let Some(list) = context.home.known_list(&linked.origin, linked.machine.owner)? {
-                config.hosting = Some(hosting(context, &linked.machine.machine, &list.body().account));
+                config.hosting = Some(hosting(context, &linked.machine.machine, &list.body().account)?);
             }
             (None, config)
         } else {
@@ -135,7 +135,7 @@ pub(crate) async fn for_machine(context: &Context, me: &Account, options: &Optio
     let Registered { machine, credential } = me.register_this(None).await?;
     let origin = me.client.origin();
     let mut config = options.of(context, me.client.base().as_str(), &machine.id, &credential)?;
-    config.hosting = Some(hosting(context, &machine.id, me.owner().account));
+    config.hosting = Some(hosting(context, &machine.id, me.owner().account)?);
     if config.check_accept().is_err() && !me.is_primary() {
         return Err(is_linked(context));
     }
@@ -157,10 +157,13 @@ fn is_linked(context: &Context) -> Failure {
 }
 
 /// This machine's live sessions. The owner's account key is the one that this computer has checked.
-fn hosting(context: &Context, machine: &MachineId, account: &str) -> Hosting {
+fn hosting(context: &Context, machine: &MachineId, account: &str) -> Result<Hosting> {
     let folder = live::host::folder(&context.home, machine);
-    let own = [Some(context.home.path().to_owned()), crate::home::usual_data()].into_iter().flatten().collect();
-    Hosting { account: account.to_owned(), folder, own, sessions_only: false, ready: Arc::default() }
+    let usual = [Some(context.home.path().to_owned()), crate::home::usual_data()].into_iter().flatten();
+    // `up` notes its data before it starts a runner.
+    let used = context.home.settings()?.data.into_values().flat_map(BTreeMap::into_values).map(|known| known.path);
+    let own = usual.chain(used).collect();
+    Ok(Hosting { account: account.to_owned(), folder, own, sessions_only: false, ready: Arc::default() })
 }
 
 /// Hosts sessions until some time after the last one.

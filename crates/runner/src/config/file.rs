@@ -86,7 +86,7 @@ impl Config {
             Some(path) => read_file(path).map_err(|error| ConfigErrors(vec![error]))?,
             None => File::default(),
         };
-        let mut reading = Reading { environment, errors: Vec::new() };
+        let mut reading = Reading { environment, errors: Vec::new(), credential_files: Vec::new() };
         let config = reading.config(file);
         match config {
             Some(config) if reading.errors.is_empty() => Ok(match path {
@@ -106,6 +106,7 @@ fn read_file(path: &Path) -> Result<File, String> {
 struct Reading<'a> {
     environment: &'a Environment,
     errors: Vec<String>,
+    credential_files: Vec<PathBuf>,
 }
 
 impl Reading<'_> {
@@ -145,6 +146,7 @@ impl Reading<'_> {
         let providers = self.providers(file.providers);
         let mut config = Config::new(server?, machine?, credential?, state_dir?, self.environment.clone());
         config.capacity = capacity;
+        config.credential_files = std::mem::take(&mut self.credential_files);
         config.roots = roots.unwrap_or(config.roots);
         config.providers = providers;
         self.check_agents(&file.agents);
@@ -157,7 +159,7 @@ impl Reading<'_> {
         config.hosting = account.map(|account| Hosting {
             account,
             folder: config.state_dir.join("host"),
-            own: vec![config.state_dir.clone()],
+            own: Vec::new(),
             sessions_only: false,
             ready: Arc::default(),
         });
@@ -202,6 +204,7 @@ impl Reading<'_> {
 
     /// The text in a file. It is wiped from memory.
     fn secret(&mut self, name: &str, file: &Path) -> Option<Zeroizing<String>> {
+        self.credential_files.push(file.to_owned());
         match std::fs::read_to_string(file).map(Zeroizing::new) {
             Ok(text) if !text.trim().is_empty() => Some(text),
             Ok(_) => {
@@ -343,6 +346,7 @@ mod tests {
         };
         let Credential::Device(read) = with(&good).unwrap().credential else { panic!("no key") };
         assert_eq!(read.public_key(), key.public_key());
+        assert_eq!(with(&good).unwrap().own(), [Path::new("/h/.local/state/ensemble/runner"), &good]);
         assert!(with(&bad).unwrap_err().to_string().contains("is not a key"));
         assert!(with(&folder.path().join("none")).unwrap_err().to_string().contains("keyFile"));
     }

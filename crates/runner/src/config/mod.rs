@@ -9,7 +9,7 @@ mod programs;
 mod timing;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ensemble_client::Credential;
@@ -62,6 +62,8 @@ pub struct Config {
     pub max_agents: Option<u32>,
     pub timing: Timing,
     watched: Option<programs::Watched>,
+    /// The files in which it was signed in.
+    credential_files: Vec<PathBuf>,
 }
 
 /// Which tasks a runner does, and which orders about their worktrees.
@@ -195,7 +197,14 @@ impl Config {
             max_agents: None,
             timing: Timing::default(),
             watched: None,
+            credential_files: Vec::new(),
         }
+    }
+
+    /// What belongs to the runner: folders and files. No session shows any of it.
+    pub(crate) fn own(&self) -> Vec<PathBuf> {
+        let watched = self.watched.as_ref().map(programs::Watched::path);
+        [&*self.state_dir].into_iter().chain(watched).map(Path::to_owned).chain(self.credential_files.clone()).collect()
     }
 
     /// How guards and programs are started.

@@ -35,6 +35,10 @@ impl Watched {
         Self(Arc::new((path, environment, Mutex::new(known))))
     }
 
+    pub(super) fn path(&self) -> &Path {
+        &self.0.0
+    }
+
     fn programs(&self) -> Arc<Programs> {
         let (path, environment, known) = &*self.0;
         let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);

@@ -42,7 +42,10 @@ pub(crate) async fn run(
     drain: Drain,
     owners: watch::Sender<Option<Arc<Owner>>>,
 ) {
-    let (Some(hosting), Credential::Device(key)) = (config.hosting.clone(), config.credential.clone()) else { return };
+    let (Some(mut hosting), Credential::Device(key)) = (config.hosting.clone(), config.credential.clone()) else {
+        return;
+    };
+    hosting.own.extend(config.own());
     if let Err(error) = host((config, settings), hosting, key, (drain, owners)).await {
         tracing::error!("This machine hosts no sessions: {error}");
     }
