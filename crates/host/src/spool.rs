@@ -10,6 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use ensemble_process::disk::{replace, sync_folder};
+use ensemble_protocol::transcript::body::AccessGrant;
 use ensemble_types::ids::SessionId;
 use serde::{Deserialize, Serialize};
 
@@ -177,6 +178,15 @@ impl Spool {
         card::read(&sessions.join(session.to_string()))
     }
 
+    /// Whom the owner had let into a session when it came to rest.
+    pub(crate) fn grants_of(sessions: &Path, session: SessionId) -> io::Result<Vec<AccessGrant>> {
+        match load(&sessions.join(session.to_string()), session) {
+            Ok((_, kept, ..)) => Ok(kept.access),
+            Err(NotRead::Now(error)) => Err(error),
+            Err(NotRead::Damaged(why)) => Err(unusable(why)),
+        }
+    }
+
     /// Writes a step, and waits until it is on disk.
     pub(crate) fn write(&mut self, step: &[Change]) -> io::Result<()> {
         let mut line = serde_json::to_vec(step)?;
@@ -294,8 +304,19 @@ impl From<io::Error> for NotRead {
     }
 }
 
-/// The generation, what holds after the log, the log, and its length in bytes.
+/// The same as [`load`]. The log is written to from now on.
 fn read(folder: &Path, session: SessionId) -> Result<(u64, Kept, File, u64), NotRead> {
+    let (generation, kept, log, written) = load(folder, session)?;
+    log.set_len(written)?;
+    // A process may have ended before it had put its log away. A session continues without what is kept.
+    if let Err(error) = history::keep(folder, generation) {
+        tracing::warn!(session.id = %session, "What it has said is not kept for a server that is restored: {error}");
+    }
+    Ok((generation, kept, log, written))
+}
+
+/// The generation, what holds after the log, the log, and its length in bytes.
+fn load(folder: &Path, session: SessionId) -> Result<(u64, Kept, File, u64), NotRead> {
     let snapshot = match fs::read(folder.join(SNAPSHOT)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Err(NotRead::Damaged(format!("{SNAPSHOT} is missing")));
@@ -335,13 +356,7 @@ fn read(folder: &Path, session: SessionId) -> Result<(u64, Kept, File, u64), Not
     if good < text.len() {
         tracing::warn!(session.id = %session, bytes = text.len() - good, "The end of a session's log was not written whole and is left out");
     }
-    let written = u64::try_from(good).unwrap_or(u64::MAX);
-    log.set_len(written)?;
-    // A process may have ended before it had put its log away. A session continues without what is kept.
-    if let Err(error) = history::keep(folder, generation) {
-        tracing::warn!(session.id = %session, "What it has said is not kept for a server that is restored: {error}");
-    }
-    Ok((generation, kept, log, written))
+    Ok((generation, kept, log, u64::try_from(good).unwrap_or(u64::MAX)))
 }
 
 fn unusable(why: String) -> io::Error {

@@ -17,6 +17,10 @@ const MOST_OF_PERSON: usize = 2;
 const MOST_BYTES: usize = 16 << 20;
 const MOST_PEOPLE: usize = 256;
 
+/// Questions that are dealt with at once, of all who are not the owner and of each of them.
+const MOST_ASKED: usize = 8;
+const MOST_ASKED_BY: usize = 4;
+
 #[derive(Default)]
 pub(super) struct Bounds(Arc<Mutex<Counts>>);
 
@@ -24,6 +28,7 @@ pub(super) struct Bounds(Arc<Mutex<Counts>>);
 struct Counts {
     people: HashMap<UserId, Person>,
     at_once: usize,
+    asking: Vec<UserId>,
     answers: VecDeque<(Instant, usize)>,
 }
 
@@ -39,7 +44,23 @@ pub(super) struct Permit {
     user: UserId,
 }
 
+/// A question of someone who is not the owner, until it is dropped.
+pub(super) struct Asking {
+    counts: Arc<Mutex<Counts>>,
+    user: UserId,
+}
+
 impl Bounds {
+    /// `None`: it is one too many.
+    pub(super) fn ask(&self, user: UserId) -> Option<Asking> {
+        let asking = &mut lock(&self.0).asking;
+        if asking.len() >= MOST_ASKED || asking.iter().filter(|one| **one == user).count() >= MOST_ASKED_BY {
+            return None;
+        }
+        asking.push(user);
+        Some(Asking { counts: self.0.clone(), user })
+    }
+
     /// `None`: it is one too many.
     pub(super) fn take(&self, user: UserId) -> Option<Permit> {
         let (mut counts, now) = (lock(&self.0), Instant::now());
@@ -93,6 +114,15 @@ impl Drop for Permit {
     }
 }
 
+impl Drop for Asking {
+    fn drop(&mut self) {
+        let asking = &mut lock(&self.counts).asking;
+        if let Some(at) = asking.iter().position(|one| *one == self.user) {
+            asking.swap_remove(at);
+        }
+    }
+}
+
 fn lock(counts: &Mutex<Counts>) -> MutexGuard<'_, Counts> {
     counts.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -115,6 +145,17 @@ mod tests {
         assert_eq!(taken, MOST_LOOKS - 2);
         tokio::time::advance(WINDOW).await;
         assert!(bounds.take(anna).is_some());
+    }
+
+    #[test]
+    fn those_who_only_say_who_they_are_leave_places_for_the_owner() {
+        let (bounds, anna) = (Bounds::default(), UserId::generate());
+        let mut asking: Vec<_> = (0..6).map_while(|_| bounds.ask(anna)).collect();
+        assert_eq!(asking.len(), MOST_ASKED_BY);
+        asking.extend((0..20).map_while(|_| bounds.ask(UserId::generate())));
+        assert_eq!(asking.len(), MOST_ASKED);
+        drop(asking);
+        assert!(bounds.ask(anna).is_some());
     }
 
     #[tokio::test(start_paused = true)]

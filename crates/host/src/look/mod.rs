@@ -136,6 +136,8 @@ pub(crate) async fn answer(host: &Arc<Host>, sealed: &str) -> Option<String> {
     let machine = &host.settings.machine;
     let asked = open_question(sealed, &host.boxed, (host.owner, machine)).ok()?;
     let question = Question::read(&asked.body).ok()?;
+    // Anyone can name any user, so what is done before that user is known has a bound of its own.
+    let _asks = if asked.user == host.owner { None } else { Some(host.looks.bounds.ask(asked.user)?) };
     let Asker { found, right } = tokio::time::timeout(KNOWN_WITHIN, asker(host, &asked, &question)).await.ok()??;
     let verdict = asked.judge(&question, (found.signer.role, right), found.list_is_withheld, host.now());
     let to = BoxPublicKey::from_text(found.box_key.as_deref()?).ok()?;
@@ -173,8 +175,13 @@ async fn asker(host: &Arc<Host>, asked: &SignedQuestion, question: &Question) ->
         return Some(Asker { found, right });
     }
     let session = question.session?;
-    let (sessions, id) = (host.sessions.clone(), session);
-    on_disk(move || Spool::card_of(&sessions, id)).await.ok()?;
+    let sessions = host.sessions.clone();
+    let known = match host.hosted.grants(session) {
+        Some(grants) => grants,
+        None => on_disk(move || Spool::grants_of(&sessions, session)).await.ok()?,
+    };
+    // A session is not woken by who was never let in. It may rest with a grant that is void.
+    known.iter().find(|grant| grant.user == asked.user)?;
     host.host_again(session).await;
     let grants = host.hosted.grants(session)?;
     let grant = grants.iter().find(|grant| grant.user == asked.user);

@@ -34,6 +34,21 @@ async fn a_key_that_is_in_no_list_gets_no_answer() {
 }
 
 #[tokio::test]
+async fn a_session_is_not_woken_by_who_was_never_let_in() {
+    let machine = Machine::new().await;
+    let (host, session) = (&machine.double.host, SessionId::generate());
+    let directory = machine.path("").canonicalize().unwrap();
+    let kept = Kept::new(session, "claude".to_owned(), directory, "key".to_owned());
+    drop(Spool::create(&host.sessions, &kept).unwrap());
+    let mut question = machine.question(file("a")).await;
+    question.session = Some(session);
+    tokio::time::pause();
+    let before = tokio::time::Instant::now();
+    assert_eq!(machine.ask((UserId::generate(), &machine.double.primary), &question).await, None);
+    assert!(before.elapsed() < Duration::from_millis(50), "it waited for the session");
+}
+
+#[tokio::test]
 async fn nothing_is_answered_while_the_server_keeps_a_list_back() {
     let machine = Machine::new().await;
     let mut question = machine.question(file("a")).await;
