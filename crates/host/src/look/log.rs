@@ -13,7 +13,7 @@ use serde_json::json;
 
 const DAYS: i64 = 30;
 const DAY: i64 = 24 * 3_600;
-/// Of the file of a day. What comes after is not written down.
+/// Of the file of a day. Nothing is shown after that.
 const MOST_BYTES: u64 = 16 << 20;
 const MOST_PATH: usize = 512;
 
@@ -50,7 +50,7 @@ impl Log {
         let name = self.folder.join(format!("{day}.jsonl"));
         let mut file = File::options().append(true).create(true).mode(0o600).open(name)?;
         if file.metadata()?.len() >= MOST_BYTES {
-            return Ok(());
+            return Err(io::Error::other("the file of this day is full"));
         }
         file.write_all(format!("{line}\n").as_bytes())
     }

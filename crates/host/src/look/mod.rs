@@ -152,7 +152,10 @@ pub(crate) async fn answer(host: &Arc<Host>, sealed: &str) -> Option<String> {
             Ok(()) => look(host, &question, right >= Right::Linked, permit).await,
             Err(error) => {
                 tracing::error!("Nothing is shown, because it cannot be written down who looks: {error}");
-                refused(refusal(ReceiptCode::Busy, "The machine cannot write down who looks. Is its disk full?"))
+                refused(refusal(
+                    ReceiptCode::Busy,
+                    "The machine cannot write down who looks: its disk is full, or the file of this day.",
+                ))
             }
         },
     };

@@ -49,6 +49,17 @@ async fn a_session_is_not_woken_by_who_was_never_let_in() {
 }
 
 #[tokio::test]
+async fn nothing_is_shown_that_cannot_be_written_down() {
+    let machine = Machine::new().await;
+    assert_eq!(machine.look(file("a")).await["kind"], "text");
+    for day in fs::read_dir(machine.double.host.sessions.with_file_name("looked")).unwrap() {
+        fs::File::options().write(true).open(day.unwrap().path()).unwrap().set_len(16 << 20).unwrap();
+    }
+    let shown = machine.look(file("a")).await;
+    assert!(shown["text"].as_str().is_some_and(|text| text.contains("write down who looks")), "{shown}");
+}
+
+#[tokio::test]
 async fn nothing_is_answered_while_the_server_keeps_a_list_back() {
     let machine = Machine::new().await;
     let mut question = machine.question(file("a")).await;
