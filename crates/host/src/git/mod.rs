@@ -15,6 +15,7 @@ use tokio::sync::OnceCell;
 use crate::settings::Environment;
 
 pub mod difference;
+mod pinned;
 pub mod repository;
 pub mod scratch;
 pub mod snapshot;

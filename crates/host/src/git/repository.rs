@@ -4,7 +4,14 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use ensemble_process::disk::on_disk;
+
+use super::pinned::{config, make};
+use super::scratch::Scratch;
 use super::{Call, Git, GitError};
+
+/// Of the configuration.
+const MOST_CONFIG: usize = 1 << 20;
 
 /// A working tree and its repository. Calls name both, so that nothing that an agent leaves in the tree redirects them.
 #[derive(Clone, Debug)]
@@ -16,6 +23,8 @@ pub struct Repository {
     pub git_dir: PathBuf,
     /// Configuration that keeps git from running the filters and merge drivers that the repository names.
     overrides: Vec<(OsString, OsString)>,
+    /// In place of what all working trees of the repository share.
+    common: Option<PathBuf>,
 }
 
 impl Repository {
@@ -33,7 +42,7 @@ impl Repository {
 
     pub async fn open(git: &Git, top: PathBuf, git_dir: PathBuf) -> Result<Self, GitError> {
         git.prepare().await;
-        let mut repository = Self { git: git.clone(), top, git_dir, overrides: Vec::new() };
+        let mut repository = Self { git: git.clone(), top, git_dir, overrides: Vec::new(), common: None };
         repository.overrides = repository.find_overrides().await?;
         Ok(repository)
     }
@@ -43,8 +52,39 @@ impl Repository {
         Self::open(&self.git, self.top.clone(), self.git_dir.clone()).await
     }
 
+    /// Has the calls that follow read a copy of what counts of the configuration, whatever is written to it meanwhile.
+    ///
+    /// # Errors
+    /// As of [`Self::own_common`], or the copy cannot be made.
+    pub async fn pin(&mut self, scratch: &Scratch) -> Result<(), GitError> {
+        let (common, into) = (self.own_common().await?, scratch.join("common"));
+        self.common = Some(common.clone());
+        let list = self.call(&["config", "--null", "--show-scope", "--list"]).at_most(MOST_CONFIG).output().await?;
+        let copy = into.clone();
+        on_disk(move || make(&copy, &common, &config(&list))).await?;
+        (self.common, self.overrides) = (Some(into), Vec::new());
+        Ok(())
+    }
+
+    /// Where the repository has what all its working trees share. A file in it can name that of any other repository.
+    ///
+    /// # Errors
+    /// It is not its own.
+    pub async fn own_common(&self) -> Result<PathBuf, GitError> {
+        let output = self.call(&["rev-parse", "--git-common-dir"]).output().await?;
+        let line = output.strip_suffix(b"\n").unwrap_or(&output).to_vec();
+        let common = self.top.join(PathBuf::from(OsString::from_vec(line))).canonicalize()?;
+        if common == self.git_dir || self.git_dir.parent() == Some(&common.join("worktrees")) {
+            return Ok(common);
+        }
+        Err(GitError::Other("the repository uses another one as its own".to_owned()))
+    }
+
     pub fn call<'a>(&'a self, args: &[&str]) -> Call<'a> {
         let mut call = self.git.call(&self.top, args).env("GIT_DIR", &self.git_dir).env("GIT_WORK_TREE", &self.top);
+        if let Some(common) = &self.common {
+            call = call.env("GIT_COMMON_DIR", common);
+        }
         if !self.overrides.is_empty() {
             call = call.env("GIT_CONFIG_COUNT", self.overrides.len().to_string());
         }
