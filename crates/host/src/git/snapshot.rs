@@ -6,8 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 
 use ensemble_process::disk::on_disk;
 use nix::fcntl::OFlag;
@@ -22,6 +23,11 @@ const LARGE: u64 = 8 << 20;
 const IN_SCRATCH: Bounds = Bounds { paths: 20_000, list_bytes: 16 << 20, bytes: 256 << 20, file_bytes: LARGE };
 /// A worktree is only kept as a whole, so the bounds are what a machine can do.
 const OF_WORKTREE: Bounds = Bounds { paths: 1_000_000, list_bytes: 256 << 20, bytes: 8 << 30, file_bytes: u64::MAX };
+
+/// Of the index of a repository. What it says of its size is not its true one.
+const MOST_INDEX: u64 = 256 << 20;
+const SMALL_INDEX: u64 = 16 << 20;
+const INDEX_PART: u64 = 1 << 20;
 
 struct Bounds {
     paths: usize,
@@ -86,9 +92,15 @@ pub async fn take_below(repository: &Repository, into: Target<'_>, below: &Path)
         let index = repository.path_of("index").await?;
         // A repository without an index has no tracked files.
         let copy = scratch.join("index");
-        let copied = on_disk(move || copy_index(&index, &copy)).await;
-        if copied.is_err_and(|error| error.kind() != std::io::ErrorKind::NotFound) {
-            return Err(GitError::Other("the index cannot be read".to_owned()));
+        // The thread ends when this is dropped.
+        let awaited = Arc::new(());
+        let is_awaited = Arc::downgrade(&awaited);
+        let copied = on_disk(move || copy_index(&index, &copy, || is_awaited.strong_count() > 0)).await;
+        drop(awaited);
+        if let Err(error) = copied
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            return Err(GitError::Other(format!("the index cannot be read: {error}")));
         }
     }
     let bounds = if matches!(into, Target::Own) { OF_WORKTREE } else { IN_SCRATCH };
@@ -118,11 +130,20 @@ pub async fn take_below(repository: &Repository, into: Target<'_>, below: &Path)
 }
 
 /// With the time of the original, by which git knows whose contents it must compare.
-fn copy_index(index: &Path, copy: &Path) -> std::io::Result<()> {
-    let mut from = open(index)?;
+fn copy_index(index: &Path, copy: &Path, is_awaited: impl Fn() -> bool) -> std::io::Result<()> {
+    let from = open(index)?;
     let about = from.metadata()?;
-    let mut to = File::create(copy)?;
-    std::io::copy(&mut (&mut from).take(about.len()), &mut to)?;
+    // A file system can compress an index, and has not yet written a small one.
+    let is_sparse = about.len() > SMALL_INDEX && about.blocks().saturating_mul(512) < about.len() / 8;
+    if about.len() > MOST_INDEX || is_sparse {
+        return Err(std::io::Error::other("it is too large"));
+    }
+    let (mut from, mut to) = (from.take(about.len()), File::create(copy)?);
+    while std::io::copy(&mut (&mut from).take(INDEX_PART), &mut to)? > 0 {
+        if !is_awaited() {
+            return Err(std::io::ErrorKind::TimedOut.into());
+        }
+    }
     to.set_modified(about.modified()?)
 }
 

@@ -119,6 +119,17 @@ async fn what_is_of_git_and_of_this_program_is_shown_to_no_one() {
 }
 
 #[tokio::test]
+async fn an_index_that_seems_to_be_huge_is_not_copied() {
+    let machine = Machine::new().await;
+    let index = fs::File::options().write(true).open(machine.path(".git/index")).unwrap();
+    for bytes in [1 << 40, 200 << 20] {
+        index.set_len(bytes).unwrap();
+        let shown = machine.look(state("now")).await;
+        assert!(shown["text"].as_str().unwrap().contains("too large"), "{shown}");
+    }
+}
+
+#[tokio::test]
 async fn pipes_and_strange_names_are_named_and_not_opened() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
