@@ -59,6 +59,8 @@ pub(crate) struct Double {
 impl Double {
     pub(crate) async fn new() -> Self {
         let (folder, machine) = (tempfile::tempdir().unwrap(), MachineId::generate());
+        let own = folder.path().join("host");
+        std::fs::create_dir(&own).unwrap();
         let (primary, key) = (AccountKey::generate(), AccountKey::generate());
         let list = list(&primary);
         let server = Server {
@@ -89,21 +91,21 @@ impl Double {
             timing: Timing { look_within: Duration::from_secs(60), ..Timing::default() },
         };
         let account = primary.public_key();
-        let lists = Lists::open(client.clone(), server.owner, &account, folder.path()).await.unwrap();
+        let lists = Lists::open(client.clone(), server.owner, &account, &own).await.unwrap();
         let host = Host {
             client,
             boxed: Arc::new(BoxKeyPair::of_device(&key).unwrap()),
             key,
             owner: server.owner,
             lists: Arc::new(lists),
-            name: place::Name::new(folder.path()).unwrap(),
-            sessions: folder.path().join("sessions"),
+            name: place::Name::new(&own).unwrap(),
+            sessions: own.join("sessions"),
             drain: Drain::default(),
             wakers: Wakers::default(),
             hosted: Sessions::default(),
             room: Room::new(1),
-            looks: Looks::open(&settings.environment, folder.path(), &[], settings.timing.look_within).unwrap(),
-            servers: Servers::open(&settings, folder.path().to_owned()).await,
+            looks: Looks::open(&settings.environment, &own, &[], settings.timing.look_within).unwrap(),
+            servers: Servers::open(&settings, own.clone()).await,
             environments: StdMutex::new(HashMap::new()),
             unended: Arc::default(),
             used: Notify::new(),

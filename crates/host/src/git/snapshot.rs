@@ -79,14 +79,19 @@ impl Target<'_> {
 /// # Errors
 /// git cannot say it, or there is too much to read.
 pub async fn take(repository: &Repository, into: Target<'_>) -> Result<Snapshot, GitError> {
-    take_below(repository, into, Path::new("")).await
+    take_below(repository, into, Path::new(""), &|_| false).await
 }
 
-/// The same with the changes below one directory, a path from the top. Outside of it everything is as in the index.
+/// The same with the changes below one directory, a path from the top. Outside of it, and in what is closed, everything is as in the index.
 ///
 /// # Errors
 /// As of [`take`].
-pub async fn take_below(repository: &Repository, into: Target<'_>, below: &Path) -> Result<Snapshot, GitError> {
+pub async fn take_below(
+    repository: &Repository,
+    into: Target<'_>,
+    below: &Path,
+    is_closed: &(dyn Fn(&Path) -> bool + Sync),
+) -> Result<Snapshot, GitError> {
     let objects = repository.path_of("objects").await?;
     if let Target::Scratch(scratch) = into {
         let index = repository.path_of("index").await?;
@@ -116,7 +121,8 @@ pub async fn take_below(repository: &Repository, into: Target<'_>, below: &Path)
         let output = call.output().await?;
         // A path that ends with a slash is another repository.
         let is_file = |path: &&[u8]| !path.is_empty() && !path.ends_with(b"/");
-        paths.extend(output.split(|byte| *byte == 0).filter(is_file).map(<[u8]>::to_vec));
+        let files = output.split(|byte| *byte == 0).filter(is_file);
+        paths.extend(files.filter(|path| !is_closed(&inside(&repository.top, path))).map(<[u8]>::to_vec));
     }
     if paths.len() > bounds.paths {
         return Err(GitError::Other(format!("more than {} files are changed", bounds.paths)));

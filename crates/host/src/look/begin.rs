@@ -12,9 +12,10 @@ use ensemble_process::disk::{on_disk, replace};
 use ensemble_protocol::seal::look::Refusal;
 use ensemble_protocol::transcript::words::ReceiptCode;
 use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, timeout_at};
 
-use super::below::Identity;
-use super::refusal;
+use super::below::{Closed, Identity};
+use super::{Looks, refusal};
 use crate::git::repository::Repository;
 use crate::git::scratch::Scratch;
 use crate::git::snapshot::{self, Snapshot, Stamp, Target};
@@ -27,15 +28,18 @@ const LONGEST_PATH: u64 = 8 << 10;
 const KEPT_FOR: Duration = Duration::from_secs(30 * 24 * 3_600);
 
 /// What was there when a session began.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Begin {
     pub(super) directory: Identity,
-    /// `None`: the directory was in no repository.
+    /// `None`: the directory was in no repository, or that is not known.
     pub(super) repository: Option<Noted>,
+    /// It was noted later or only in part, so it is not what was there at first.
+    #[serde(default)]
+    pub(super) unknown: bool,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Noted {
     top: PathBuf,
@@ -52,64 +56,84 @@ pub(super) struct Noted {
 impl Begin {
     pub(super) fn read(session: &Path) -> io::Result<Option<Self>> {
         match fs::read(session.join(FILE)) {
-            Ok(text) => Ok(serde_json::from_slice(&text).ok()),
+            Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }
 
     /// Notes what is there now. `session` is the folder of the session.
-    pub(super) async fn note(git: &Git, session: &Path, directory: &Path, within: Duration) -> io::Result<Self> {
-        let path = directory.to_owned();
-        let identity = on_disk(move || Identity::of(&path)).await?;
-        let repository = match Repository::find(git, directory).await {
-            Some(repository) if is_around(&repository, directory).await => {
-                Some(Noted::of(&repository, session, directory, within).await?)
-            }
-            _ => None,
+    pub(super) async fn note(looks: &Looks, session: &Path, directory: &Path, is_late: bool) -> io::Result<()> {
+        let (deadline, path) = (Instant::now() + looks.within, directory.to_owned());
+        let directory_is = timeout_at(deadline, on_disk(move || Identity::of(&path))).await??;
+        let found = timeout_at(deadline, Noted::find(looks, directory)).await;
+        let (found, unknown) = match found {
+            Ok(Ok(found)) => (found, is_late),
+            _ => (None, true),
         };
-        let begin = Self { directory: identity, repository };
-        let (path, written) = (session.join(FILE), begin.clone());
-        on_disk(move || replace(&path, &written)).await?;
-        Ok(begin)
+        let repository = match found {
+            Some((repository, mut noted)) if !unknown => {
+                match timeout_at(deadline, take(looks, repository, (session, directory))).await {
+                    Ok(Ok(Snapshot { tree, large })) => {
+                        (noted.tree, noted.large) = (Some(tree), large.into_iter().collect());
+                    }
+                    Ok(Err(error)) => tracing::debug!("The beginning of a session is known by its commit: {error}"),
+                    Err(_) => tracing::debug!("The beginning of a session is known by its commit: it takes too long"),
+                }
+                Some(noted)
+            }
+            found => found.map(|(_, noted)| noted),
+        };
+        let (path, begin) = (session.join(FILE), Self { directory: directory_is, repository, unknown });
+        on_disk(move || replace(&path, &begin)).await
     }
 
-    /// Whether the same directory and repository are there. The number of a device may be another one after a restart of the machine.
-    pub(super) fn is_there(&self, directory: &Path) -> bool {
-        let is = |path: &Path, known: Identity| Identity::of(path).is_ok_and(|found| found == known);
-        let repository = self.repository.as_ref();
-        is(directory, self.directory)
-            && repository.is_none_or(|of| is(&of.top, of.top_is) && is(&of.git_dir, of.git_dir_is))
+    /// Finds what was noted in an earlier process. False: nothing was.
+    ///
+    /// # Errors
+    /// It cannot be read, or something else is there now. What was noted stays.
+    pub(super) fn find_again(session: &Path, directory: &Path) -> io::Result<bool> {
+        let Some(noted) = Self::read(session)? else { return Ok(false) };
+        let mut begin = noted.clone();
+        let mut is_there = begin.directory.follow(directory);
+        if let Some(Noted { top, top_is, git_dir, git_dir_is, .. }) = &mut begin.repository {
+            is_there &= top_is.follow(top) & git_dir_is.follow(git_dir);
+        }
+        if begin != noted {
+            replace(&session.join(FILE), &begin)?;
+        }
+        if is_there { Ok(true) } else { Err(io::Error::other("another directory or repository is in its place")) }
     }
 }
 
 impl Noted {
-    async fn of(repository: &Repository, session: &Path, directory: &Path, within: Duration) -> io::Result<Self> {
-        let taken = tokio::time::timeout(within, take(repository, session, directory)).await;
-        let snapshot = taken.ok().and_then(|taken| {
-            taken
-                .inspect_err(|error| tracing::debug!("The beginning of a session is known by its commit: {error}"))
-                .ok()
-        });
-        let head = repository.commit("HEAD").await.ok().flatten();
+    async fn find(looks: &Looks, directory: &Path) -> Result<Option<(Repository, Self)>, GitError> {
+        let Some(repository) = Repository::find(&looks.git, directory).await else { return Ok(None) };
+        if !is_around(&repository, directory).await {
+            return Ok(None);
+        }
+        let head = repository.commit("HEAD").await?;
         let (top, git_dir) = (repository.top.clone(), repository.git_dir.clone());
-        on_disk(move || {
+        let noted = on_disk(move || {
             let (top_is, git_dir_is) = (Identity::of(&top)?, Identity::of(&git_dir)?);
-            let (tree, large) = snapshot.map(|taken| (taken.tree, taken.large)).unzip();
-            let large = large.unwrap_or_default().into_iter().collect();
-            Ok(Self { top, top_is, git_dir, git_dir_is, head, tree, large })
-        })
-        .await
+            Ok(Self { top, top_is, git_dir, git_dir_is, head, tree: None, large: Vec::new() })
+        });
+        Ok(Some((repository, noted.await?)))
     }
 
     /// The repository, if it is the one in which the session began.
-    pub(super) async fn open(&self, git: &Git) -> Result<Repository, Refusal> {
+    pub(super) async fn open(&self, git: &Git, scratch: &Scratch) -> Result<Repository, Refusal> {
         let is = |path: &Path, known: Identity| Identity::of(path).is_ok_and(|found| found == known);
         if !is(&self.top, self.top_is) || !is(&self.git_dir, self.git_dir_is) {
             let text = "It is not the repository in which this session began. Begin a session to see its changes.";
             return Err(refusal(ReceiptCode::Superseded, text));
         }
-        Repository::open(git, self.top.clone(), self.git_dir.clone()).await.map_err(super::of_git)
+        let open = async {
+            let mut repository = Repository::open(git, self.top.clone(), self.git_dir.clone()).await?;
+            repository.pin(scratch).await?;
+            Ok(repository)
+        };
+        open.await.map_err(super::of_git)
     }
 
     /// The snapshot with the folder of its objects, while they are kept.
@@ -120,25 +144,34 @@ impl Noted {
     }
 }
 
-async fn take(repository: &Repository, session: &Path, directory: &Path) -> Result<Snapshot, GitError> {
-    let (new, kept) = (session.join(format!("{SNAPSHOT}.new")), session.join(SNAPSHOT));
-    for old in [&new, &kept] {
-        match fs::remove_dir_all(old) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
-            _ => {}
-        }
-    }
-    let scratch = Scratch::new(new)?;
+async fn take(
+    looks: &Looks,
+    mut repository: Repository,
+    (session, directory): (&Path, &Path),
+) -> Result<Snapshot, GitError> {
+    let (new, kept) = (session.join(format!("{SNAPSHOT}.taken")), session.join(SNAPSHOT));
+    let pinned = looks.scratch().await?;
+    repository.pin(&pinned).await?;
+    let scratch = on_disk(move || remove(&new).and_then(|()| Scratch::new(new))).await?;
     let below = directory.strip_prefix(&repository.top).unwrap_or(Path::new(""));
-    let snapshot = snapshot::take_below(repository, Target::Scratch(&scratch), below).await?;
-    scratch.keep(&kept)?;
+    let closed = Closed::for_directory(directory, &looks.closed);
+    let target = Target::Scratch(&scratch);
+    let snapshot = snapshot::take_below(&repository, target, below, &|path| closed.has(path)).await?;
+    on_disk(move || remove(&kept).and_then(|()| scratch.keep(&kept))).await?;
     Ok(snapshot)
+}
+
+fn remove(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Whether the directory is in the working tree, and the repository is the tree's own: a file `.git` can name any other one.
 async fn is_around(repository: &Repository, directory: &Path) -> bool {
     let (top, git_dir) = (&repository.top, &repository.git_dir);
-    if !directory.starts_with(top) {
+    if !directory.starts_with(top) || repository.own_common().await.is_err() {
         return false;
     }
     if git_dir.starts_with(top) {

@@ -18,8 +18,8 @@ use super::refusal;
 
 /// Names of one directory that are read. Of more, some are missing.
 const MOST_READ: usize = 100_000;
-/// In the folder of the runner's state: tasks work in it, so it is not closed.
-const WORKTREES: &str = "worktrees";
+/// In the folder of the runner's state: tasks work in them, so they are not closed.
+const WORKPLACES: [&str; 2] = ["worktrees", "workspaces"];
 
 /// Which file it is, whatever its name is now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +31,13 @@ pub(super) struct Identity {
 impl Identity {
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         Ok(Self::from(&std::fs::metadata(path)?))
+    }
+
+    /// Takes over the number of the device, which can be another one after a restart of the machine. False: it is another file.
+    pub(super) fn follow(&mut self, path: &Path) -> bool {
+        let found = Self::of(path).ok().filter(|found| found.inode == self.inode);
+        *self = found.unwrap_or(*self);
+        found.is_some()
     }
 
     fn of_open(file: &File) -> io::Result<Self> {
@@ -48,8 +55,32 @@ impl From<&Metadata> for Identity {
 pub(super) struct Below {
     top: OwnedFd,
     path: PathBuf,
-    /// The folders of this program. Nothing in them is read.
-    closed: Vec<PathBuf>,
+    closed: Closed,
+}
+
+/// What belongs to this program: folders and files. Nothing of it is read.
+#[derive(Clone)]
+pub(super) struct Closed(Vec<PathBuf>);
+
+impl Closed {
+    /// As it counts in a directory without symbolic links.
+    pub(super) fn for_directory(directory: &Path, all: &[PathBuf]) -> Self {
+        let mut closed: Vec<_> = all.iter().filter_map(|path| path.canonicalize().ok()).collect();
+        let is_workplace = |own: &PathBuf| WORKPLACES.iter().any(|name| is_below(directory, &own.join(name)));
+        if closed.iter().any(is_workplace) {
+            closed.retain(|own| !directory.starts_with(own));
+        }
+        Self(closed)
+    }
+
+    /// Whether it is closed, or belongs to git.
+    pub(super) fn has(&self, real: &Path) -> bool {
+        self.0.iter().any(|own| real.starts_with(own)) || real.iter().any(|part| part.eq_ignore_ascii_case(".git"))
+    }
+}
+
+fn is_below(path: &Path, folder: &Path) -> bool {
+    path != folder && path.starts_with(folder)
 }
 
 /// A name in a directory.
@@ -76,8 +107,7 @@ impl Below {
         }
         let top = OwnedFd::from(top);
         let path = real(&top).map_err(|_| gone())?;
-        let closed = closed.iter().filter_map(|folder| folder.canonicalize().ok());
-        let closed = closed.filter(|folder| !path.starts_with(folder.join(WORKTREES))).collect();
+        let closed = Closed::for_directory(&path, closed);
         Ok(Self { top, path, closed })
     }
 
@@ -132,16 +162,15 @@ impl Below {
         let hidden =
             || refusal(ReceiptCode::NotAllowed, "What belongs to git, to Ensemble or to the kernel is not shown.");
         let real = real(&opened).map_err(|_| hidden())?;
-        let is_git = real.components().any(|part| part.as_os_str().eq_ignore_ascii_case(".git"));
-        if is_git || self.is_closed(&real) || is_of_kernel(&opened) {
+        if self.closed.has(&real) || is_of_kernel(&opened) {
             return Err(hidden());
         }
         let below = real.strip_prefix(&self.path).map_err(|_| hidden())?.to_owned();
         Ok((opened, below))
     }
 
-    pub(super) fn is_closed(&self, real: &Path) -> bool {
-        self.closed.iter().any(|folder| real.starts_with(folder))
+    pub(super) fn closed(&self) -> &Closed {
+        &self.closed
     }
 }
 

@@ -15,12 +15,12 @@ use ensemble_types::signatures::digest;
 use ensemble_types::time::Timestamp;
 
 use super::begin::Noted;
-use super::below::shown;
+use super::below::{Closed, shown};
 use super::names::Ignored;
-use super::{of_git, refusal};
+use super::{of_git, refusal, unknown};
 use crate::git::GitError;
 use crate::git::difference::{self, Entry, NOTHING, entries, large_files, patch};
-use crate::git::repository::Repository;
+use crate::git::repository::{Repository, inside};
 use crate::git::scratch::Scratch;
 use crate::git::snapshot::{self, Snapshot, Target};
 
@@ -38,11 +38,14 @@ const COMMITS: &str = "--max-count=10";
 pub(super) struct Changes<'a> {
     pub(super) repository: Repository,
     pub(super) noted: &'a Noted,
+    /// The commit and the files of the beginning are not those of the note.
+    pub(super) unknown: bool,
     /// The folder of the session.
     pub(super) session: &'a Path,
     /// The session's directory, from the top.
     pub(super) below: PathBuf,
     pub(super) scratch: Scratch,
+    pub(super) closed: &'a Closed,
 }
 
 struct Compared {
@@ -114,6 +117,7 @@ impl Changes<'_> {
     }
 
     pub(super) async fn log(&self, since: &Since) -> Result<GitLog, Refusal> {
+        self.check(since)?;
         if self.repository.commit("HEAD").await.map_err(of_git)?.is_none() {
             return Ok(GitLog { commits: Vec::new() });
         }
@@ -164,7 +168,12 @@ impl Changes<'_> {
         Ok(Ignored::ByGit(found.collect::<HashSet<_>>()))
     }
 
+    fn check(&self, since: &Since) -> Result<(), Refusal> {
+        if *since == Since::Begin && self.unknown { Err(unknown()) } else { Ok(()) }
+    }
+
     async fn compare(&mut self, since: &Since) -> Result<Compared, Refusal> {
+        self.check(since)?;
         let (mut notes, mut earlier) = (Vec::new(), None);
         if *since == Since::Begin {
             earlier = self.noted.snapshot(self.session);
@@ -188,10 +197,12 @@ impl Changes<'_> {
         };
         let compared = async {
             let into = Target::Scratch(&self.scratch);
-            let after = snapshot::take_below(&self.repository, into, &self.below).await?;
+            let after =
+                snapshot::take_below(&self.repository, into, &self.below, &|path| self.closed.has(path)).await?;
             let mut entries = entries(&self.repository, into, (&before.tree, &after.tree)).await?;
             entries.extend(large_files(&before, &after));
-            entries.retain(|entry| self.within(&entry.path).is_some());
+            let is_closed = |path: &[u8]| self.closed.has(&inside(&self.repository.top, path));
+            entries.retain(|entry| self.within(&entry.path).is_some() && !is_closed(&entry.path));
             self.leave_out_ignored(&mut entries).await?;
             entries.sort_by(|a, b| a.path.cmp(&b.path));
             Ok::<_, GitError>(Compared { trees: (before.tree.clone(), after.tree), entries, notes })

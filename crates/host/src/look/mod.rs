@@ -89,18 +89,30 @@ impl Looks {
 
     /// Notes what is in the directory of a session that begins. `session` is the folder of the session. Without a note nothing is shown.
     pub(crate) async fn begin(&self, session: &Path, directory: &Path) {
-        if let Err(error) = Begin::note(&self.git, session, directory, self.within).await {
+        self.note(session, directory, false).await;
+    }
+
+    /// For a session of an earlier process: what is there now is not what was there at first, and never takes its place.
+    pub(crate) async fn begin_again(&self, session: &Path, directory: &Path) {
+        let (folder, path) = (session.to_owned(), directory.to_owned());
+        match on_disk(move || Begin::find_again(&folder, &path)).await {
+            Ok(true) => {}
+            Ok(false) => self.note(session, directory, true).await,
+            Err(error) => {
+                tracing::error!(path = %directory.display(), "What a session has changed is not shown: {error}");
+            }
+        }
+    }
+
+    async fn note(&self, session: &Path, directory: &Path, is_late: bool) {
+        if let Err(error) = Begin::note(self, session, directory, is_late).await {
             tracing::warn!(path = %directory.display(), "Files and changes of a session are not shown: {error}");
         }
     }
 
-    /// Notes it again for a session of an earlier process, if something else is there now.
-    pub(crate) async fn begin_again(&self, session: &Path, directory: &Path) {
-        let (folder, path) = (session.to_owned(), directory.to_owned());
-        let known = on_disk(move || Ok(Begin::read(&folder)?.is_some_and(|begin| begin.is_there(&path)))).await;
-        if !known.unwrap_or(false) {
-            self.begin(session, directory).await;
-        }
+    async fn scratch(&self) -> io::Result<Scratch> {
+        let path = self.scratch.join(unique().to_string());
+        on_disk(move || Scratch::new(path)).await
     }
 }
 
@@ -266,11 +278,11 @@ impl<'a> Place<'a> {
         let path = folder.clone();
         let read = on_disk(move || Ok((Spool::card_of(&sessions, session)?.directory, Begin::read(&path)?)));
         let (directory, noted) = read.await.map_err(gone)?;
-        let begin = match noted {
-            Some(begin) => begin,
-            // It was begun by a version that noted nothing.
-            None => Begin::note(&host.looks.git, &folder, &directory, host.looks.within).await.map_err(gone)?,
-        };
+        // It was begun by a version that noted nothing, and has rested since.
+        let begin = noted.ok_or_else(|| {
+            let text = "Where this session began is not known yet. Write to the session, and look again.";
+            refusal(ReceiptCode::Unsupported, text)
+        })?;
         let (known, closed) = (begin.directory, host.looks.closed.clone());
         let below = read_with(permit.clone(), move || Below::open(&directory, known, &closed)).await?;
         Ok(Self { looks: &host.looks, session: folder, begin, below: Arc::new(below), permit })
@@ -286,20 +298,23 @@ impl<'a> Place<'a> {
 
     async fn changes(&self) -> Result<Changes<'_>, Refusal> {
         let noted = self.begin.repository.as_ref().ok_or_else(|| {
+            if self.begin.unknown {
+                return unknown();
+            }
             let text =
                 "The directory was in no git repository when this session began, so there is nothing to compare.";
             refusal(ReceiptCode::Unsupported, text)
         })?;
-        let repository = noted.open(&self.looks.git).await?;
+        let scratch = self.looks.scratch().await.map_err(|error| of_git(error.into()))?;
+        let repository = noted.open(&self.looks.git, &scratch).await?;
         let below = self.below.path().strip_prefix(&repository.top).map_err(|_| unsupported())?.to_owned();
-        let scratch = self.looks.scratch.join(unique().to_string());
-        let scratch = on_disk(move || Scratch::new(scratch)).await.map_err(|error| of_git(error.into()))?;
-        Ok(Changes { repository, noted, session: &self.session, below, scratch })
+        let (session, closed, unknown) = (&*self.session, self.below.closed(), self.begin.unknown);
+        Ok(Changes { repository, noted, unknown, session, below, scratch, closed })
     }
 
     /// What git ignores. Where that is not known, the owner is warned of all that begins with a dot, and a guest sees nothing.
     async fn ignored(&self, is_owner: bool) -> Result<Ignored, Refusal> {
-        if self.begin.repository.is_none() {
+        if self.begin.repository.is_none() && !self.begin.unknown {
             return Ok(Ignored::Dots);
         }
         let found = match self.changes().await {
@@ -337,6 +352,11 @@ fn refusal(error: ReceiptCode, text: &str) -> Refusal {
 
 fn unsupported() -> Refusal {
     refusal(ReceiptCode::Unsupported, "This machine does not know this look. Update Ensemble there.")
+}
+
+fn unknown() -> Refusal {
+    let text = "What was there when this session began is not known. Look at what differs from the last commit.";
+    refusal(ReceiptCode::Unsupported, text)
 }
 
 fn too_much() -> Refusal {

@@ -61,7 +61,7 @@ pub(super) fn find(
         for mut name in names {
             let path = place.join(std::ffi::OsString::from_vec(name.bytes.clone()));
             let is_ignored = ignored.has(&path);
-            if (is_ignored && !sees_ignored) || below.is_closed(&below.path().join(&path)) {
+            if (is_ignored && !sees_ignored) || below.closed().has(&below.path().join(&path)) {
                 continue;
             }
             name.look(&opened);

@@ -118,7 +118,42 @@ async fn another_directory_or_repository_in_its_place_is_not_shown() {
     assert_eq!(machine.look(json!({"look": "names", "depth": 1})).await["error"], "superseded");
     let (host, directory) = (&machine.double.host, machine.path("project").canonicalize().unwrap());
     host.looks.begin_again(&machine.own(), &directory).await;
-    assert!(machine.paths("").await.is_empty(), "the next start of the host notes what is there");
+    assert_eq!(machine.look(json!({"look": "names", "depth": 1})).await["error"], "superseded");
+    assert!(machine.own().join("begin/objects").is_dir(), "what was noted stays");
+}
+
+#[tokio::test]
+async fn a_beginning_lasts_when_the_device_has_another_number() {
+    let machine = Machine::new().await;
+    let directory = machine.path("").canonicalize().unwrap();
+    machine.write("a", "two\n");
+    let before = machine.look(state("begin")).await;
+    let note = machine.own().join("begin.json");
+    let mut begin: Value = serde_json::from_slice(&fs::read(&note).unwrap()).unwrap();
+    for place in ["/directory/device", "/repository/topIs/device", "/repository/gitDirIs/device"] {
+        let device = begin.pointer_mut(place).unwrap();
+        *device = json!(device.as_u64().unwrap() + 1);
+    }
+    fs::write(&note, begin.to_string()).unwrap();
+    assert_eq!(machine.look(state("begin")).await["error"], "superseded");
+    machine.double.host.looks.begin_again(&machine.own(), &directory).await;
+    assert_eq!(machine.look(state("begin")).await, before);
+}
+
+#[tokio::test]
+async fn a_beginning_that_was_not_noted_is_not_made_up() {
+    let machine = Machine::new().await;
+    let directory = machine.path("").canonicalize().unwrap();
+    machine.write("a", "two\n");
+    fs::remove_file(machine.own().join("begin.json")).unwrap();
+    assert_eq!(machine.look(file("a")).await["error"], "unsupported");
+    machine.double.host.looks.begin_again(&machine.own(), &directory).await;
+    assert_eq!(machine.look(state("now")).await["fileCount"], 1);
+    assert_eq!(machine.look(file("a")).await["kind"], "text");
+    for look in [state("begin"), diff("begin", "a"), json!({"look": "git", "what": "log", "since": "begin"})] {
+        let shown = machine.look(look).await;
+        assert!(shown["text"].as_str().unwrap().contains("is not known"), "{shown}");
+    }
 }
 
 #[tokio::test]

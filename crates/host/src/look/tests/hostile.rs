@@ -6,6 +6,9 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
 use super::*;
+use crate::git::difference;
+use crate::git::snapshot::{self, Target};
+use crate::look::below::Closed;
 
 /// A program that leaves a file when it is run.
 fn trap(machine: &Machine) -> String {
@@ -116,6 +119,75 @@ async fn what_is_of_git_and_of_this_program_is_shown_to_no_one() {
     let name = folder.file_name().unwrap().to_str().unwrap();
     let shown = machine.look(file(&format!("{name}/key"))).await;
     assert_eq!(shown["error"], "not_allowed", "{shown}");
+    // In a repository around it, which tracks one of its files.
+    let key = format!("{name}/key");
+    git_in(around, &["init", "--quiet", "."]);
+    git_in(around, &["add", &key]);
+    git_in(around, &["commit", "--quiet", "-m", "x"]);
+    fs::write(folder.join("key"), "hunter3").unwrap();
+    fs::write(around.join("other"), "o").unwrap();
+    fs::remove_file(machine.own().join("begin.json")).unwrap();
+    machine.double.host.looks.begin(&machine.own(), around).await;
+    fs::remove_file(folder.join("key")).unwrap();
+    for since in ["now", "begin"] {
+        let state = machine.look(state(since)).await;
+        assert_eq!(state["fileCount"], i32::from(since == "now"), "{state}");
+        assert_eq!(machine.look(diff(since, &key)).await["text"], "");
+    }
+}
+
+#[test]
+fn places_of_tasks_are_open_and_single_files_are_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().canonicalize().unwrap().join("state");
+    let (run, key) = (state.join("workspaces/run"), state.with_file_name("key"));
+    fs::create_dir_all(&run).unwrap();
+    fs::write(&key, "hunter2").unwrap();
+    let closed = |directory: &Path| Closed::for_directory(directory, &[state.clone(), key.clone()]);
+    assert!(!closed(&run).has(&run.join("a")));
+    for directory in [state.as_path(), &state.join("workspaces"), folder.path()] {
+        assert!(closed(directory).has(&run.join("a")), "{}", directory.display());
+    }
+    assert!(closed(folder.path()).has(&key) && !closed(folder.path()).has(&key.with_file_name("keys")));
+}
+
+#[tokio::test]
+async fn what_is_written_to_the_configuration_during_a_look_does_not_count() {
+    let machine = Machine::new().await;
+    let trap = trap(&machine);
+    let scratch = Scratch::new(machine.own().join("scratch")).unwrap();
+    let noted = Begin::read(&machine.own()).unwrap().unwrap().repository.unwrap();
+    let repository = noted.open(&machine.double.host.looks.git, &scratch).await.unwrap();
+    machine.git(&["config", "filter.f.clean", &trap]);
+    machine.write(".gitattributes", "* filter=f\n");
+    machine.write("a", "changed\n");
+    let taken = snapshot::take(&repository, Target::Scratch(&scratch)).await.unwrap();
+    let changed = difference::entries(&repository, Target::Scratch(&scratch), ("HEAD", &taken.tree)).await.unwrap();
+    assert_eq!(changed.len(), 2);
+    assert!(!machine.path("ran").exists());
+}
+
+#[tokio::test]
+async fn a_repository_that_uses_a_foreign_one_shows_nothing_of_it() {
+    let machine = Machine::before().await;
+    for name in ["private", "project", "later"] {
+        fs::create_dir(machine.path(name)).unwrap();
+        git_in(&machine.path(name), &["init", "--quiet", "."]);
+    }
+    machine.write("private/diary", "hunter2");
+    git_in(&machine.path("private"), &["add", "diary"]);
+    git_in(&machine.path("private"), &["commit", "--quiet", "-m", "x"]);
+    let private = machine.path("private/.git").display().to_string();
+    machine.write("project/.git/commondir", &private);
+    machine.begin("project").await;
+    let shown = machine.look(state("now")).await;
+    assert!(shown["text"].as_str().unwrap().contains("no git repository"), "{shown}");
+    fs::remove_dir_all(machine.own()).unwrap();
+    machine.begin("later").await;
+    assert_eq!(machine.look(state("now")).await["fileCount"], 0);
+    machine.write("later/.git/commondir", &private);
+    let shown = machine.look(state("now")).await;
+    assert!(shown["text"].as_str().unwrap().contains("another one as its own"), "{shown}");
 }
 
 #[tokio::test]
@@ -171,8 +243,9 @@ async fn a_file_that_names_a_foreign_repository_shows_nothing_of_it() {
     git_in(&machine.path("private"), &["worktree", "add", "--quiet", "../tree"]);
     let other = Machine::before().await;
     let tree = machine.path("tree").canonicalize().unwrap();
-    let begin = Begin::note(&other.double.host.looks.git, other.folder.path(), &tree, Duration::from_secs(60)).await;
-    assert!(begin.unwrap().repository.is_some(), "the repository knows a worktree of its own");
+    other.double.host.looks.begin(other.folder.path(), &tree).await;
+    let begin = Begin::read(other.folder.path()).unwrap().unwrap();
+    assert!(begin.repository.is_some(), "the repository knows a worktree of its own");
 }
 
 #[tokio::test]
