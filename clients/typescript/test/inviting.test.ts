@@ -75,7 +75,8 @@ test("an invitation ends in time where the server says that it is good", async (
     const expiresAt = new Date(Date.now() - 86_400_001).toISOString();
     return { ...state, invites: { ...invites, [made.id]: { ...invites[made.id], expiresAt } } };
   });
-  assert.equal(await letIn(ann, guest, true), undefined);
+  assert.equal(await letIn(ann, guest, false), undefined);
+  await assert.rejects(letIn(ann, guest, true), /has ended/);
   assert.deepEqual(await waiting(ann, never), []);
   assert.deepEqual([await invitesInto(ann, id), await ann.sessions.shares(id)], [[], []]);
 });

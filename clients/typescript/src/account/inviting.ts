@@ -192,6 +192,10 @@ async function take(context: Context, guest: Waiting, by: string): Promise<Turn>
   return state === "claimed" ? "mine" : "over";
 }
 
+async function isAnswered({ client }: Context, id: string): Promise<boolean> {
+  return (await client.call("GET", "/v1/invites/{id}", { path: { id } })).state === "answered";
+}
+
 /** What the account calls a person, or would: no other person has this name. */
 function nameFor(people: Record<string, Person>, user: string, wanted: string): string {
   if (people[user]) return shownName(people[user].name);
@@ -210,13 +214,16 @@ function named(people: Record<string, Person>, { user, account, name }: Waiting)
 /** An account with its sessions. */
 type Owner = Context & { readonly sessions: Sessions };
 
-/** Shares the session with the guest and answers. Undefined: another device has, or without `isAsked` has begun to. */
+/** Shares the session with the guest and answers. Undefined: another device has, or without `isAsked` has begun to, or it is over. */
 export async function letIn(account: Owner, guest: Waiting, isAsked: boolean): Promise<MachineReceipt | undefined> {
   const { client } = account;
   const [by, deadline] = [newId(), performance.now() + WAITS];
   for (;;) {
     const turn = await take(account, guest, by);
     if (turn === "mine") break;
+    if (turn === "over" && isAsked && !(await isAnswered(account, guest.id))) {
+      throw new Refused("The invitation has ended. Nothing was shared.");
+    }
     if (turn === "over" || !isAsked) return undefined;
     if (performance.now() > deadline) throw new Refused("Another of your devices has begun to answer, and does not end.");
     await sleep(BETWEEN_LOOKS);

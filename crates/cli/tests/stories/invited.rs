@@ -77,6 +77,16 @@ fn who_wants_to_write_is_let_in_by_the_owner() {
     let listed = owner.json(&["share", "list", &session]);
     assert_eq!((&listed["shares"], &listed["invites"]), (&json!([]), &json!([])));
 
+    // It ends while the question is open.
+    let shown = Dialog::in_terminal(&owner, &["share", "add", &session, "--invite", "--level", "edit"]);
+    let (mut showing, address) = shows(shown, "/join#v1.");
+    let joining = joins(&guest, address.trim());
+    showing.until("Allow it? [y/N]");
+    owner.succeed(&["share", "remove", &session, "--invite"]);
+    showing.answer("y");
+    assert!(ends(showing, 1).contains("The invitation has ended"));
+    assert!(ends(joining, 1).contains("its maker ended it"));
+
     let shown = Dialog::in_terminal(&owner, &["share", "add", &session, "--invite", "--level", "edit"]);
     let (mut showing, address) = shows(shown, "/join#v1.");
     let joining = joins(&guest, address.trim());

@@ -148,7 +148,11 @@ async fn answer(context: &Context, me: &Account, inviting: &Inviting<'_>, guest:
         }
     }
     let Some(joined) = let_in(context, me, (inviting, guest), true).await? else {
-        return answered_elsewhere(context);
+        let state = me.client.invite(&inviting.code().id, Duration::ZERO).await?.state;
+        return match state {
+            InviteState::Answered => answered_elsewhere(context),
+            _ => Err(Failure::message("The invitation has ended. Nothing was shared.")),
+        };
     };
     if context.json {
         print::json(&joined.share, false)?;
