@@ -65,7 +65,7 @@ fn who_wants_to_write_is_let_in_by_the_owner() {
     // Without a terminal to ask the owner at, the guest waits.
     let (showing, address) = invited(&owner, &session, &["--level", "edit"]);
     let joining = joins(&guest, &address);
-    let said = ends(showing, 1);
+    let said = ends(showing, 2);
     assert!(said.contains("Bob (joined by your link) wants to write to session"), "{said}");
     let waits = owner.json(&["share", "list", &session]);
     assert_eq!((&waits["shares"], &waits["invites"][0]["state"]), (&json!([]), &json!("claimed")));

@@ -133,7 +133,7 @@ async fn answer(context: &Context, me: &Account, inviting: &Inviting<'_>, guest:
     if asks(inviting) {
         if !confirm::can_ask() {
             let Wish { text, answer } = wish;
-            return Err(Failure::message(format!("{text}. There is no terminal to ask you at. {answer}")));
+            return Err(Failure::NotAgreed(format!("{text}. There is no terminal to ask you at. {answer}")));
         }
         let question = format!("{}. Allow it", wish.text);
         let agreed = tokio::task::spawn_blocking(move || {
