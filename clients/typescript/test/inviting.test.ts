@@ -104,7 +104,8 @@ test("an invitation leads to the address at which others reach the server", asyn
   const liar = new Liar();
   const ann = await Account.create({ base: server.url, store: new MemoryStore(), name: "Ann", fetch: liar.fetch });
   const { id } = await ann.sessions.create({ title: "Plums" });
-  const base = async (): Promise<string> => InviteCode.fromAddress((await invite(ann, { session: id, level: "view" }, 1)).address).base;
+  const base = async (): Promise<string> =>
+    InviteCode.fromAddress((await invite(ann, { session: id, level: "view" }, 1)).address).base;
   assert.ok(isLoopback(await base()), "it has no other address");
   const more = ["javascript:alert(1)", "http://lan.example", "https://ensemble.example"];
   liar.lie = (answer, { pathname }) =>

@@ -9,6 +9,7 @@ use ensemble_protocol::transcript::words::May;
 use ensemble_types::devices::ListedDevice;
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::invites::{AnswerInvite, CreateInvite, Invite, InviteClaim, InviteState, OwnInvite};
+use ensemble_types::problem::Code;
 use ensemble_types::sessions::{AccessLevel, Session};
 use ensemble_types::shares::ShareLevel;
 use ensemble_types::text::Blob;
@@ -104,7 +105,8 @@ impl Account {
         match added {
             Ok(()) => Ok(inviting),
             Err(error) => {
-                inviting.end().await;
+                // No other device knows its secret, and no one has its address.
+                let _unused = inviting.end().await;
                 Err(error)
             }
         }
@@ -180,7 +182,7 @@ impl Account {
     pub async fn end_invites(&self, session: SessionId) -> Result<usize> {
         let mut ended = 0;
         for inviting in self.open_invites().await?.into_iter().filter(|inviting| inviting.session == session) {
-            inviting.end().await;
+            inviting.end().await?;
             ended += 1;
         }
         Ok(ended)
@@ -252,8 +254,9 @@ impl Inviting<'_> {
             (InviteState::Open | InviteState::Claimed, Some(claim)) => match self.checked(claim).await {
                 Ok(guest) => Ok((InviteState::Claimed, Some(guest))),
                 Err(error) => {
-                    if is_forged(&error) {
-                        self.end().await;
+                    if is_forged(&error) && self.end().await.is_err() {
+                        // Without its secret no device answers it, whatever the server says.
+                        self.forget().await;
                     }
                     Err(error)
                 }
@@ -340,9 +343,15 @@ impl Inviting<'_> {
     }
 
     /// Ends it: it can no longer be claimed.
-    pub async fn end(&self) {
-        let _ended_already = self.me.client.end_invite(&self.code.id).await;
-        self.forget().await;
+    pub async fn end(&self) -> Result<()> {
+        match self.me.client.end_invite(&self.code.id).await {
+            // It was answered, or is forgotten.
+            Err(error) if !error.is_not_found() && !error.is(Code::Conflict) => Err(error.into()),
+            Ok(()) | Err(_) => {
+                self.forget().await;
+                Ok(())
+            }
+        }
     }
 
     /// What is not written down now, the next device that looks at the invitation writes down.
@@ -364,18 +373,23 @@ mod tests {
     use super::*;
     use crate::sessions::tests::user;
 
+    fn inviting(me: &Account, until: Timestamp) -> Inviting<'_> {
+        let code = InviteCode::with_secret("https://a", "AAAAAAAAAAAAAAAAAAAAAA", new_secret());
+        Inviting { me, code, session: SessionId::generate(), level: ShareLevel::View, may: None, until }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_invitation_that_the_server_has_not_ended_is_not_said_to_have_ended() {
+        let me = user(&AccountKey::generate());
+        let error = inviting(&me, me.client.now()).end().await.unwrap_err();
+        assert!(matches!(error, Error::Client(_)), "{error}");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn an_invitation_ends_in_time_where_the_server_says_that_it_is_good() {
         let me = user(&AccountKey::generate());
         let now = me.client.now();
-        let mut inviting = Inviting {
-            me: &me,
-            code: InviteCode::with_secret("https://a", "AAAAAAAAAAAAAAAAAAAAAA", new_secret()),
-            session: SessionId::generate(),
-            level: ShareLevel::View,
-            may: None,
-            until: now.plus(Duration::from_secs(600)),
-        };
+        let mut inviting = inviting(&me, now.plus(Duration::from_secs(600)));
         let shown = || Invite { state: InviteState::Open, claim: None, answer: None, first: false };
         assert_eq!(inviting.guest(shown()).await.unwrap().0, InviteState::Open);
         inviting.until = now;

@@ -143,8 +143,13 @@ async fn answer(context: &Context, me: &Account, inviting: &Inviting<'_>, guest:
         let agreed =
             agreed.await.map_err(|error| Failure::message(format!("Standard input cannot be read: {error}.")))?;
         if !agreed? {
-            inviting.end().await;
-            return Err(Failure::message("Nothing was shared, and the invitation was ended."));
+            let text = match inviting.end().await.map_err(Failure::from) {
+                Ok(()) => "Nothing was shared, and the invitation was ended.".to_owned(),
+                Err(failure) => {
+                    format!("Nothing was shared, but the invitation could not be ended: {failure} {}", wish.answer)
+                }
+            };
+            return Err(Failure::message(text));
         }
     }
     let Some(joined) = let_in(context, me, (inviting, guest), true).await? else {
@@ -202,7 +207,7 @@ pub(crate) fn joined_by(joined: &Joined, guest: &Guest) -> String {
 async fn of_invitation(me: &Account, inviting: &Inviting<'_>) -> Result<Session> {
     match me.session(inviting.session).await {
         Err(ensemble_account::Error::Client(error)) if error.is_not_found() => {
-            inviting.end().await;
+            inviting.end().await?;
             Err(Failure::message("The session of the invitation was deleted, so the invitation was ended."))
         }
         session => Ok(session?),
