@@ -34,12 +34,11 @@ use futures_util::future::BoxFuture;
 use crate::clients::PushServices;
 use crate::config::{Config, Rules};
 use crate::domain::Registration;
-use crate::first_account::FirstAccount;
 use crate::keys::{KeyRing, Vault};
 use crate::metrics::IdentityMetrics;
 use crate::operations::sign_in::OpenChallenges;
 use crate::operations::{pushes, signing_keys};
-use crate::workers::{Cleanup, KeyRefresh, PushSender};
+use crate::workers::{Cleanup, FirstAccount, KeyRefresh, PushSender};
 
 /// The service: what its handlers and workers share.
 pub struct Identity {

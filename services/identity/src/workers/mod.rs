@@ -4,6 +4,6 @@ mod cleanup;
 mod key_refresh;
 mod pushes;
 
-pub(crate) use cleanup::Cleanup;
+pub(crate) use cleanup::{Cleanup, FirstAccount};
 pub(crate) use key_refresh::KeyRefresh;
 pub(crate) use pushes::PushSender;
