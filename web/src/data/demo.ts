@@ -10,7 +10,7 @@ const PROMPT = "The test of this project fails. Find out why.";
 const BEGUN = "ensemble.demos";
 
 /** What this tab shows, and how to let it go. Other tabs see the lock. */
-const held = new Map<string, () => void>();
+const held = new Map<string, () => Promise<unknown>>();
 
 /** Begins one, and gives its id. */
 export async function beginDemo(machine: MachineRow, onWaiting: (reason: string | undefined) => void): Promise<string> {
@@ -37,15 +37,22 @@ export const isOurs = (id: string): boolean => begun().includes(id);
 /** Keeps a demo for as long as this tab shows it. */
 export function hold(id: string): void {
   if (held.has(id)) return;
-  const isLeft = new Promise<void>((resolve) => held.set(id, resolve));
-  void navigator.locks.request(lockOf(id), { mode: "shared" }, () => isLeft);
+  let letGo: () => void = () => undefined;
+  const isLeft = new Promise<void>((resolve) => {
+    letGo = resolve;
+  });
+  const released = navigator.locks.request(lockOf(id), { mode: "shared" }, () => isLeft);
+  held.set(id, () => {
+    letGo();
+    return released;
+  });
 }
 
 /** This tab shows it no longer. */
 export function leave(id: string): void {
-  held.get(id)?.();
+  const release = held.get(id);
   held.delete(id);
-  void removeLeft();
+  void Promise.resolve(release?.()).then(removeLeft);
 }
 
 /** Deletes those that no tab shows. What cannot be deleted now is tried again when Home is opened. */

@@ -28,7 +28,9 @@ const asks = ({ level, may }: Waiting): boolean => level !== "view" || may !== u
 export async function answerInvites(): Promise<void> {
   const found = await waiting(mine(), (error) => say(textOf(error)));
   guests.set(found.filter(asks));
-  for (const guest of found) if (!asks(guest)) await joins(guest, false);
+  const failed = (guest: Waiting, error: unknown) => say(`${oneLine(guest.name, 60)} could not be let in. ${textOf(error)}`);
+  for (const guest of found.filter((one) => !asks(one)))
+    await joins(guest, false).catch((error: unknown) => failed(guest, error));
 }
 
 async function joins(guest: Waiting, isAsked: boolean): Promise<void> {

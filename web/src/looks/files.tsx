@@ -4,7 +4,7 @@ import { Icon, type IconName } from "../base/icons.tsx";
 import type { Entry, FileShown, Looks } from "../data/looks.ts";
 import { Code } from "../text/code.tsx";
 import { Long } from "../text/long.tsx";
-import { strict, visible } from "../text/visible.ts";
+import { strict } from "../text/visible.ts";
 import type { ShownProps } from "./looked.tsx";
 import { Again, Trouble } from "./trouble.tsx";
 import { useLook } from "./use-look.ts";
@@ -152,8 +152,8 @@ function FileContent({ path, file }: { path: string; file: FileShown }) {
             </p>
         );
     if (file.text === "") return <p className="soft">This file is empty.</p>;
-    if (file.bytes > COLOURED) return <Long className="code" text={visible(file.text)} label={name} language="" />;
-    return <Code text={file.text} language={/\.(\w+)$/.exec(path)?.[1]} />;
+    if (file.bytes > COLOURED) return <Long className="code" text={strict(file.text)} label={name} language="" />;
+    return <Code text={strict(file.text)} language={/\.(\w+)$/.exec(path)?.[1]} />;
 }
 
 /** A picture is drawn by the browser as one: a script in it does not run. */

@@ -6,6 +6,7 @@ import type { Looks } from "../data/looks.ts";
 import { Changed } from "./changed.tsx";
 import { Files } from "./files.tsx";
 import { useKeptFocus } from "./use-kept-focus.ts";
+import { oneLine } from "../text/visible.ts";
 import { awayWords, lookWords, NO_CONNECTION, NOT_FOR_GUESTS, type Tab } from "./words.ts";
 
 export default function Looked({ feed, tab }: { feed: SessionFeed; tab: Tab }) {
@@ -25,7 +26,7 @@ export default function Looked({ feed, tab }: { feed: SessionFeed; tab: Tab }) {
         : keptAt !== undefined
           ? NO_CONNECTION
           : row?.online === false
-            ? awayWords(row.host, row.lastActiveAt)
+            ? awayWords(row.host === undefined ? undefined : oneLine(row.host, 60), row.lastActiveAt)
             : error;
     const mayWrite = may.prompt && state !== undefined && state.phase !== "ended";
     return (

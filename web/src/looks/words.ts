@@ -28,7 +28,6 @@ export const awayWords = (machine: string | undefined, since: string | undefined
   `${machine ?? "The machine"} is away${since === undefined ? "" : ` since ${clock(since)}`}. What is on it is shown when it is back.`;
 
 const REFUSED: Record<string, string> = {
-  busy: "The machine has answered as many questions as it may for now. Try again in a minute.",
   stale: "The machine’s clock differs from this device’s by more than five minutes. Correct the one that is wrong.",
 };
 

@@ -208,7 +208,6 @@ export function Session({ feed, isPublic = false, isTalking = false }: SessionPr
                     </Suspense>
                 )}
                 {view.isOpen && !isPublic && view.isGone !== true && <Dock feed={feed} wanted={wanted} />}
-                {row && shown === "details" && <Details row={row} state={state} isOwner={view.may.own} onClose={close} />}
                 {row && shown === "share" && (
                     <Suspense>
                         <ShareDialog row={row} access={state?.access ?? []} onClose={close} />

@@ -30,21 +30,21 @@ function Guest({ guest }: { guest: Waiting }) {
     const row = useStore(sessions).rows.find(({ id }) => id === guest.session);
     const [isBusy, setBusy] = useState(false);
     const { error, run } = useAttempt(setBusy);
-    const what = guest.may === "approve" ? "answer the agent of" : "write to";
     return (
         <div className="banner">
             <span>
                 <bdi>
                     <strong>{oneLine(guest.name, 60)}</strong>
                 </bdi>{" "}
-                (joined by your link) wants to {what} <bdi>{row ? oneLine(row.title, 80) : "a session of yours"}</bdi>
+                (joined by your link) wants to write to <bdi>{row ? oneLine(row.title, 80) : "a session of yours"}</bdi>
                 {row?.host && (
                     <>
                         {" "}
                         on <bdi>{oneLine(row.host, 40)}</bdi>
                     </>
                 )}
-                .{error !== undefined && <span className="error-text"> {error}</span>}
+                {guest.may === "approve" && ", and to allow what its agent does"}.
+                {error !== undefined && <span className="error-text"> {error}</span>}
             </span>
             <span className="row">
                 <button type="button" className="button primary" disabled={isBusy} onClick={() => run(() => allow(guest))}>

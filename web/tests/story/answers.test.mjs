@@ -67,8 +67,9 @@ describe("the owner's page", { timeout: 20 * 60_000 }, () => {
     await pictures(page, "someone wants to join");
     assert.deepEqual(JSON.parse(await ensemble(["share", "list", session, "--json"])).shares, []);
     await page.getByRole("button", { name: "Let them in" }).click();
-    await guest.page.getByText("Hello, all").waitFor();
+    // It is shown for some seconds.
     await page.getByText("Bob has joined.").waitFor();
+    await guest.page.getByText("Hello, all").waitFor();
     const { shares, invites } = JSON.parse(await ensemble(["share", "list", session, "--json"]));
     assert.deepEqual([shares.length, shares[0].accessLevel], [1, "edit"]);
     assert.deepEqual([invites[0].state, invites[0].name], ["answered", "Bob"]);

@@ -354,7 +354,7 @@ describe("looks", { timeout: 10 * 60_000 }, () => {
   test("what a machine refuses is said with what to do, and asked again by a click only", async () => {
     const one = await visitor();
     for (const [refused, said] of [
-      ["busy", /Try again in a minute/],
+      ["busy", "Refused: busy. Do something else."],
       ["away", /Try again when it is back/],
       ["stale", /Correct the one that is wrong/],
       ["superseded", "Refused: superseded. Do something else."],
