@@ -45,6 +45,16 @@ pub(super) fn find(
             "git ignores this directory. Only the owner of the session sees it.",
         ));
     }
+    // What another repository ignores is not known.
+    let is_repository = |place: &Path| {
+        !place.as_os_str().is_empty() && below.path().join(place).join(".git").symlink_metadata().is_ok()
+    };
+    if !sees_ignored && real.ancestors().any(is_repository) {
+        return Err(refusal(
+            ReceiptCode::NotAllowed,
+            "This directory is in another git repository. Only the owner of the session sees it.",
+        ));
+    }
     let (mut found, mut bytes, mut more) = (Vec::new(), 0, false);
     let mut waiting = VecDeque::from([(real, Some(first))]);
     'all: while let Some((place, opened)) = waiting.pop_front() {
@@ -53,7 +63,6 @@ pub(super) fn find(
         // It is gone, or closed.
         let Some(opened) = opened else { continue };
         let Ok(Listed { names, more: is_cut, is_repository }) = list(&opened) else { continue };
-        // What another repository ignores is not known.
         if is_repository && !sees_ignored && !place.as_os_str().is_empty() {
             continue;
         }

@@ -264,6 +264,12 @@ async fn a_submodule_is_shown_by_its_commit() {
     let names = machine.look_as_guest(May::Approve, json!({"look": "names", "depth": "all"})).await;
     assert_eq!(paths(&names), [".gitignore", "a", "folder", "folder/b", "sub"]);
     assert_eq!(machine.look_as_guest(May::Approve, file("sub/x")).await["error"], "not_allowed");
+    machine.write("sub/src/.env.prod", "hunter2");
+    for below in ["sub", "sub/src"] {
+        let names = json!({"look": "names", "below": below, "depth": 1});
+        assert_eq!(machine.look_as_guest(May::Approve, names).await["error"], "not_allowed", "{below}");
+    }
+    assert!(machine.paths("sub/src").await.contains(&"sub/src/.env.prod".to_owned()));
 }
 
 #[tokio::test]
