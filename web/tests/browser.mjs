@@ -79,7 +79,21 @@ export async function watch(context, origin, server = origin) {
       faults.push(`request to ${url.origin}`);
   });
   const page = await context.newPage();
+  watched.add(page);
+  page.on("close", () => watched.delete(page));
   return { context, page, faults, checked: () => assert.deepEqual(faults, []) };
+}
+
+/** The open pages of Chromium. */
+const watched = new Set();
+
+/** The beginning of what every open page shows, for the report of a failed step. */
+export async function shown() {
+  const texts = [...watched].map(async (page) => {
+    const text = await page.innerText("body", { timeout: 2_000 }).catch((error) => `not readable: ${error.message}`);
+    return `${page.url()} shows:\n${text.replace(/\n+/g, "\n").slice(0, 1_200)}`;
+  });
+  return (await Promise.all(texts)).join("\n");
 }
 
 async function byWebDriver(start) {

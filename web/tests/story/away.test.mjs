@@ -3,8 +3,8 @@
 // `crates/cli/tests/stories/page.rs` runs this as it runs the first one.
 import assert from "node:assert/strict";
 import { after, before, describe } from "node:test";
-import { accessible, launch, person, pictures, SOON } from "../browser.mjs";
-import { exists, phase, signUp, steps } from "./people.mjs";
+import { accessible, launch, person, pictures } from "../browser.mjs";
+import { exists, isKept, phase, signUp, steps, until } from "./people.mjs";
 import { ensemble } from "./terminal.mjs";
 
 const origin = new URL(process.env.ENSEMBLE_URL).origin;
@@ -29,39 +29,6 @@ const kept = (page) =>
     const text = values.map((value) => (value?.data ? new TextDecoder("latin1").decode(value.data) : "")).join("");
     return { names, text, isKeySecret: key?.extractable === false };
   });
-
-/** Waits until the page has kept a record whose name begins so, after a time. */
-async function isKept(page, name, after = "") {
-  // A function that `waitForFunction` polls must not be async: it takes the promise for a true value.
-  const found = () =>
-    page.evaluate(
-      async ([wanted, since]) => {
-        const db = await new Promise((resolve) => {
-          const request = indexedDB.open(`ensemble ${location.origin} kept`);
-          request.onsuccess = () => resolve(request.result);
-        });
-        const index = await new Promise((resolve) => {
-          const request = db.transaction("records").objectStore("records").get("index");
-          request.onsuccess = () => resolve(request.result ?? []);
-        });
-        db.close();
-        return index.some(({ name: found, at }) => found.startsWith(wanted) && at > since);
-      },
-      [name, after],
-    );
-  await until(found, Boolean);
-}
-
-/** Waits until it gives a matching value. */
-async function until(give, isRight) {
-  const end = Date.now() + SOON;
-  for (;;) {
-    const got = await give();
-    if (isRight(got)) return got;
-    assert.ok(Date.now() < end, `it stays ${JSON.stringify(got)}`);
-    await new Promise((later) => setTimeout(later, 200));
-  }
-}
 
 describe("the page and a person who is away", { timeout: 25 * 60_000 }, () => {
   let browser, me, session, path;

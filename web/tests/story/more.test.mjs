@@ -8,7 +8,7 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe } from "node:test";
 import { accessible, launch, person, pictures, SOON } from "../browser.mjs";
-import { phase, signUp, steps } from "./people.mjs";
+import { isKept, phase, signUp, steps } from "./people.mjs";
 import { ensemble } from "./terminal.mjs";
 
 const origin = new URL(process.env.ENSEMBLE_URL).origin;
@@ -221,12 +221,14 @@ describe("the rest of the page", { timeout: 25 * 60_000 }, () => {
     await page.evaluate(() => navigator.serviceWorker.ready.then(() => undefined));
     await page.goto(`${origin}/runs`);
     const entry = page.getByRole("main").getByRole("link", { name: /From the page/ });
+    const since = await page.evaluate(() => new Date().toISOString());
     await entry.click();
     await page.getByText("Completed ·").waitFor();
     const run = page.url();
     // What is shown is kept a moment later, and when the screen is left.
     await page.getByRole("link", { name: "All runs" }).click();
     await entry.waitFor();
+    await isKept(page, "run ", since);
     await context.setOffline(true);
     await page.reload();
     await page.getByText(/^Offline copy from/).waitFor();

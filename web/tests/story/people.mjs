@@ -4,7 +4,7 @@ import { access } from "node:fs/promises";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { person } from "../browser.mjs";
+import { person, shown, SOON } from "../browser.mjs";
 import { ensemble } from "./terminal.mjs";
 
 /** Whether there is a file of this name where the agent works. */
@@ -74,6 +74,39 @@ export const kept = async () => {
   return found;
 };
 
+/** Waits until the page has kept a record whose name begins so, after a time. */
+export async function isKept(page, name, after = "") {
+  // A function that `waitForFunction` polls must not be async: it takes the promise for a true value.
+  const found = () =>
+    page.evaluate(
+      async ([wanted, since]) => {
+        const db = await new Promise((resolve) => {
+          const request = indexedDB.open(`ensemble ${location.origin} kept`);
+          request.onsuccess = () => resolve(request.result);
+        });
+        const index = await new Promise((resolve) => {
+          const request = db.transaction("records").objectStore("records").get("index");
+          request.onsuccess = () => resolve(request.result ?? []);
+        });
+        db.close();
+        return index.some(({ name: found, at }) => found.startsWith(wanted) && at > since);
+      },
+      [name, after],
+    );
+  await until(found, Boolean);
+}
+
+/** Waits until it gives a matching value. */
+export async function until(give, isRight) {
+  const end = Date.now() + SOON;
+  for (;;) {
+    const got = await give();
+    if (isRight(got)) return got;
+    assert.ok(Date.now() < end, `it stays ${JSON.stringify(got)}`);
+    await new Promise((later) => setTimeout(later, 200));
+  }
+}
+
 /** The steps of one story. Those after one that has failed fail at once. */
 export function steps() {
   let hasFailed = false;
@@ -81,7 +114,11 @@ export function steps() {
     test(name, async () => {
       assert.ok(!hasFailed, "an earlier step has failed");
       hasFailed = true;
-      await run();
+      try {
+        await run();
+      } catch (error) {
+        throw new Error(`${error.message}\n${await shown()}`, { cause: error });
+      }
       hasFailed = false;
     });
 }

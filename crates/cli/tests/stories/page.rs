@@ -9,7 +9,7 @@ use crate::ensemble::{User, up};
 use crate::place::Place;
 
 /// How much of what Node says of failed steps is repeated.
-const FIRST_LINES: usize = 30;
+const FIRST_LINES: usize = 80;
 
 #[test]
 fn a_person_works_with_an_agent_from_the_page() {
@@ -99,6 +99,11 @@ pub(crate) fn tell_to(user: &User, story: &str, url: &str, more: &[(&str, &str)]
     let said = String::from_utf8_lossy(&output.stdout);
     print!("{said}{}", String::from_utf8_lossy(&output.stderr));
     // The steps after the first failed one fail because of it.
-    let first: Vec<&str> = said.lines().skip_while(|line| !line.contains("failing tests:")).take(FIRST_LINES).collect();
-    assert!(output.status.success(), "the story failed:\n{}", first.join("\n"));
+    let mut blocks = said
+        .lines()
+        .skip_while(|line| !line.contains("failing tests:"))
+        .skip_while(|line| !line.starts_with("test at"));
+    let heading = blocks.next().unwrap_or_default();
+    let first: Vec<&str> = blocks.take_while(|line| !line.starts_with("test at")).take(FIRST_LINES).collect();
+    assert!(output.status.success(), "the story failed:\n{heading}\n{}", first.join("\n"));
 }
