@@ -1,5 +1,6 @@
 /** What a machine shows of the directory of a session. Nothing of it is kept in this browser. */
-import type { GitState, Looks as Machine, Names, Since } from "@ensemble/client/looks";
+import { sleep } from "@ensemble/client";
+import { type GitState, LookRefused, type Looks as Machine, type Names, type Since } from "@ensemble/client/looks";
 
 export type { GitState, Since };
 export type ChangedFile = GitState["files"][number];
@@ -36,11 +37,23 @@ export interface Looks {
   file(path: string, signal: AbortSignal): Promise<FileShown>;
 }
 
+/** The pauses before a busy machine is asked again, in milliseconds. */
+const BUSY_PAUSES = [1_000, 3_000, 9_000];
+
 /** Looks by a machine. They are made one after the other: it answers few at once. */
-export function looksBy(machine: Pick<Machine, "ask" | "diff" | "file">): Looks {
+export function looksBy(machine: Pick<Machine, "ask" | "diff" | "file">, pauses: readonly number[] = BUSY_PAUSES): Looks {
   let last: Promise<unknown> = Promise.resolve();
   const inTurn = <T>(signal: AbortSignal, look: () => Promise<T>): Promise<T> => {
-    const next = last.then(() => {
+    const next = last.then(async () => {
+      for (const pause of pauses) {
+        signal.throwIfAborted();
+        try {
+          return await look();
+        } catch (error) {
+          if (!(error instanceof LookRefused && error.code === "busy")) throw error;
+        }
+        await sleep(pause, signal);
+      }
       signal.throwIfAborted();
       return look();
     });

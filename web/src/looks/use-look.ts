@@ -1,5 +1,5 @@
-/** What a machine answers to one question. It is asked again when the question changes or a person wants it, and not by itself: each answer
- * costs the machine work. */
+/** What a machine answers to one question. It is asked again when the question changes or a person wants it: each answer costs the machine
+ * work. */
 import { useCallback, useEffect, useState } from "react";
 import { lookWords } from "./words.ts";
 

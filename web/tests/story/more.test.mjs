@@ -13,6 +13,18 @@ import { ensemble } from "./terminal.mjs";
 
 const origin = new URL(process.env.ENSEMBLE_URL).origin;
 
+/** Waits for what a machine shows. On a busy computer a look takes longer than the machine gives it, and a person tries again. */
+async function looked(panel, shown) {
+  const again = panel.getByRole("button", { name: "Try again" }).first();
+  for (const end = Date.now() + SOON; ;) {
+    await shown.or(again).first().waitFor();
+    if (await shown.isVisible()) return;
+    assert.ok(Date.now() < end, "the machine stays busy");
+    // It goes away when the machine answers meanwhile.
+    await again.click({ timeout: 1_000 }).catch(() => undefined);
+  }
+}
+
 /** Whether a process has this word among its arguments. One that ends meanwhile has none. */
 const runs = (word) =>
   readdirSync("/proc")
@@ -213,6 +225,44 @@ describe("the rest of the page", { timeout: 25 * 60_000 }, () => {
     await page.getByRole("button", { name: "Delete", exact: true }).click();
     await page.getByRole("heading", { name: "Runs", exact: true }).waitFor();
     assert.ok(!(await ensemble(["runs"])).includes(run));
+    checked();
+  });
+
+  step("what has changed in the directory of a session is shown, with its files, and put into the composer", async () => {
+    const { page, checked } = me;
+    const project = join(homedir(), "project");
+    writeFileSync(join(project, ".gitignore"), "secret\n");
+    writeFileSync(join(project, "secret"), "the word is swordfish\n");
+    const begun = await ensemble(["claude", "--title", "Looked at", "--dir", project, "--detach", "[[say ready]]"]);
+    writeFileSync(join(project, "note"), "one\ntwo\n");
+    await page.goto(`${origin}/sessions/${begun}`);
+    await page.getByRole("tab", { name: "Changes" }).click();
+    const panel = page.getByRole("tabpanel");
+    const look = (shown) => looked(panel, shown);
+    await look(panel.getByText("1 file, +1 −0", { exact: true }));
+    await panel.getByRole("button", { name: /^note/ }).click();
+    const lines = panel.getByRole("group", { name: "Changes of note" });
+    await look(lines.getByText("two", { exact: true }));
+    await lines.getByText("two", { exact: true }).click();
+    const prompt = page.getByLabel("Prompt");
+    assert.equal(await prompt.inputValue(), "note:2 ");
+    await look(panel.getByText("first", { exact: true }));
+    await panel.getByRole("radio", { name: "Not committed" }).check();
+    await look(panel.getByRole("button", { name: /^one\.txt/ }));
+    await accessible(page, "changes of a session");
+    await pictures(page, "changes-of-a-session");
+    await prompt.fill("");
+    await page.getByRole("tab", { name: "Files" }).click();
+    await look(panel.getByRole("button", { name: /^secret/ }));
+    await panel.getByRole("button", { name: /^secret/ }).click();
+    await panel.getByText("This file is not in git. It may hold secrets.").waitFor();
+    await panel.getByRole("button", { name: "Open it" }).click();
+    await look(panel.getByText("the word is swordfish"));
+    await accessible(page, "a file of a session");
+    await pictures(page, "file-of-a-session");
+    await page.getByRole("tab", { name: "Chat" }).click();
+    await page.getByRole("log").getByText("ready", { exact: true }).waitFor();
+    await ensemble(["stop", begun]);
     checked();
   });
 

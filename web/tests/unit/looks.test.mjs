@@ -407,6 +407,31 @@ describe("looks", { timeout: 10 * 60_000 }, () => {
     );
   });
 
+  test("a busy machine is asked again, a few times and while it is wanted", async () => {
+    const { looksBy } = await module("/src/data/looks.ts");
+    const { LookRefused } = await module("@ensemble/client/looks");
+    let asked = 0;
+    let refusals = 2;
+    const ask = async () => {
+      asked += 1;
+      if (refusals-- > 0) throw new LookRefused("busy", "It is busy.");
+      return { commits: [] };
+    };
+    const looks = looksBy({ ask }, [1, 1, 1]);
+    const stop = new AbortController();
+    assert.deepEqual(await looks.log(stop.signal), []);
+    assert.equal(asked, 3);
+    [asked, refusals] = [0, 9];
+    await assert.rejects(looks.log(stop.signal), { code: "busy" });
+    assert.equal(asked, 4);
+    const unwanted = looksBy({ ask }, [60_000]);
+    [asked, refusals] = [0, 9];
+    const log = unwanted.log(stop.signal);
+    stop.abort();
+    await assert.rejects(log, { name: "AbortError" });
+    assert.ok(asked <= 1);
+  });
+
   test("a patch that is cut or hostile has no line that is not there", async () => {
     const { readPatch } = await module("/src/looks/patch.ts");
     const cut = readPatch(DIFF.slice(0, DIFF.indexOf("// Without")));
