@@ -8,7 +8,6 @@
 pub mod conversations;
 pub mod demo;
 pub mod drain;
-pub mod git;
 pub mod local;
 pub mod sign_in;
 pub mod wake;

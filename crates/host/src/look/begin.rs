@@ -16,10 +16,10 @@ use tokio::time::{Instant, timeout_at};
 
 use super::below::{Closed, Identity};
 use super::{Looks, refusal};
-use crate::git::repository::Repository;
-use crate::git::scratch::Scratch;
-use crate::git::snapshot::{self, Snapshot, Stamp, Target};
-use crate::git::{Git, GitError};
+use ensemble_git::repository::Repository;
+use ensemble_git::scratch::Scratch;
+use ensemble_git::snapshot::{self, Snapshot, Stamp, Target};
+use ensemble_git::{Git, GitError};
 
 const FILE: &str = "begin.json";
 const SNAPSHOT: &str = "begin";

@@ -18,11 +18,11 @@ use super::begin::Noted;
 use super::below::{Closed, shown};
 use super::names::Ignored;
 use super::{of_git, refusal, unknown};
-use crate::git::GitError;
-use crate::git::difference::{self, Entry, NOTHING, entries, large_files, patch};
-use crate::git::repository::{Repository, inside};
-use crate::git::scratch::Scratch;
-use crate::git::snapshot::{self, Snapshot, Target};
+use ensemble_git::GitError;
+use ensemble_git::difference::{self, Entry, NOTHING, entries, large_files, patch};
+use ensemble_git::repository::{Repository, inside};
+use ensemble_git::scratch::Scratch;
+use ensemble_git::snapshot::{self, Snapshot, Target};
 
 /// Of the diff of a file that are shown, and of one that is read at all.
 const MOST_SHOWN: usize = 512 << 10;

@@ -40,10 +40,10 @@ use self::names::Ignored;
 use super::Host;
 use super::account::Found;
 use super::spool::Spool;
-use crate::git::scratch::{Scratch, private_dir};
-use crate::git::{Git, GitError};
 use crate::settings::Environment;
 use crate::wake::wall_clock;
+use ensemble_git::scratch::{Scratch, private_dir};
+use ensemble_git::{Git, GitError};
 
 /// How long the asker's list, and the session of a guest, are waited for.
 const KNOWN_WITHIN: Duration = Duration::from_secs(5);

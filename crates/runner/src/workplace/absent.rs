@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use ensemble_git::difference::SUBMODULE;
+use ensemble_git::repository::Repository;
+use ensemble_git::{Git, GitError};
 use ensemble_host::Environment;
-use ensemble_host::git::difference::SUBMODULE;
-use ensemble_host::git::repository::Repository;
-use ensemble_host::git::{Git, GitError};
 
 /// Of a list of paths.
 const MOST_LIST_BYTES: usize = 64 << 20;

@@ -7,11 +7,11 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use ensemble_host::git::GitError;
-use ensemble_host::git::difference::{Entry, NOTHING, SUBMODULE, entries};
-use ensemble_host::git::repository::{Repository, inside};
-use ensemble_host::git::scratch::Scratch;
-use ensemble_host::git::snapshot::{self, Target};
+use ensemble_git::GitError;
+use ensemble_git::difference::{Entry, NOTHING, SUBMODULE, entries};
+use ensemble_git::repository::{Repository, inside};
+use ensemble_git::scratch::Scratch;
+use ensemble_git::snapshot::{self, Target};
 use serde::{Deserialize, Serialize};
 
 /// A merge that was made.

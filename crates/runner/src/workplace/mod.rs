@@ -22,16 +22,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ensemble_git::Git;
+use ensemble_git::repository::Repository;
+use ensemble_git::scratch::{Scratch, private_dir};
 use ensemble_host::Environment;
-use ensemble_host::git::Git;
-use ensemble_host::git::repository::Repository;
-use ensemble_host::git::scratch::{Scratch, private_dir};
 use ensemble_process::disk::on_disk;
 
 use crate::config::Config;
 
 pub use absent::absent_in_worktree;
-pub(crate) use ensemble_host::git::difference::DiffPart;
+pub(crate) use ensemble_git::difference::DiffPart;
 pub(crate) use orders::{Orders, failed};
 pub use place::OLDEST_GIT;
 pub(crate) use place::{Entry, Place};

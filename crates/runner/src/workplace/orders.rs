@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ensemble_host::git::GitError;
-use ensemble_host::git::repository::Repository;
+use ensemble_git::GitError;
+use ensemble_git::repository::Repository;
 use ensemble_host::wake;
 use ensemble_protocol::seal::{TaskAction, TaskOrder};
 use ensemble_types::changes::{OrderOutcome, OrderResult};

@@ -3,11 +3,11 @@
 use std::io;
 use std::path::PathBuf;
 
-use ensemble_host::git::GitError;
-use ensemble_host::git::difference::{Changed, compare};
-use ensemble_host::git::repository::Repository;
-use ensemble_host::git::scratch::Scratch;
-use ensemble_host::git::snapshot::{self, Snapshot, Target};
+use ensemble_git::GitError;
+use ensemble_git::difference::{Changed, compare};
+use ensemble_git::repository::Repository;
+use ensemble_git::scratch::Scratch;
+use ensemble_git::snapshot::{self, Snapshot, Target};
 use ensemble_process::Directory;
 use ensemble_protocol::transcript::bounds;
 use ensemble_types::changes::ReportedChanges;

@@ -6,8 +6,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ensemble_host::git::GitError;
-use ensemble_host::git::repository::Repository;
+use ensemble_git::GitError;
+use ensemble_git::repository::Repository;
 use ensemble_process::disk::on_disk;
 
 /// Files and folders that are looked at. What is in a larger worktree is not known.

@@ -1,6 +1,6 @@
 //! What the owner of a worktree is shown of its changes. Orders name it.
 
-use ensemble_host::git::difference::Changed;
+use ensemble_git::difference::Changed;
 use ensemble_types::signatures::digest;
 use serde::{Deserialize, Serialize};
 

@@ -9,10 +9,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use ensemble_host::git::repository::Repository;
-use ensemble_host::git::scratch::private_dir;
-use ensemble_host::git::snapshot::{self, Snapshot, Target};
-use ensemble_host::git::{Git, GitError};
+use ensemble_git::repository::Repository;
+use ensemble_git::scratch::private_dir;
+use ensemble_git::snapshot::{self, Snapshot, Target};
+use ensemble_git::{Git, GitError};
 use ensemble_host::wake::wall_clock;
 use ensemble_process::disk::replace;
 use ensemble_types::ids::TaskId;

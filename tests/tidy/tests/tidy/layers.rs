@@ -20,9 +20,10 @@ fn crates_depend_only_on_those_they_may() {
         ("acp", vec!["types", "client", "protocol", "account", "agent"]),
         ("talk", vec!["types", "client", "protocol", "account", "screen"]),
         ("process", vec![]),
+        ("git", vec!["types", "process"]),
         ("computer", vec!["types", "client", "process", "agent", "host", "account"]),
-        ("host", vec!["types", "client", "protocol", "process", "agent"]),
-        ("runner", vec!["types", "client", "protocol", "process", "agent", "host"]),
+        ("host", vec!["types", "client", "protocol", "process", "agent", "git"]),
+        ("runner", vec!["types", "client", "protocol", "process", "agent", "host", "git"]),
         ("account", vec!["types", "client", "protocol"]),
         (
             "cli",

@@ -6,9 +6,9 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
 use super::*;
-use crate::git::difference;
-use crate::git::snapshot::{self, Target};
 use crate::look::below::Closed;
+use ensemble_git::difference;
+use ensemble_git::snapshot::{self, Target};
 
 /// A program that leaves a file when it is run.
 fn trap(machine: &Machine) -> String {

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 
 use super::*;
 use crate::workplace::apply::apply;
-use ensemble_host::git::repository::Repository;
+use ensemble_git::repository::Repository;
 
 #[tokio::test]
 async fn changes_are_merged_into_a_dirty_tree_that_has_moved_on_and_nothing_is_staged() {

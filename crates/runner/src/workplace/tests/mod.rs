@@ -11,8 +11,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use ensemble_git::difference::Changed;
 use ensemble_host::Environment;
-use ensemble_host::git::difference::Changed;
 use ensemble_process::Directory;
 use ensemble_types::changes::{OrderOutcome, OrderResult};
 use ensemble_types::ids::{LeaseId, MachineId, RunId, TaskId};

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use ensemble_process::disk::on_disk;
 use nix::fcntl::OFlag;
 
-use super::repository::{Repository, inside};
-use super::scratch::Scratch;
-use super::{Call, GitError};
+use crate::repository::{Repository, inside};
+use crate::scratch::Scratch;
+use crate::{Call, GitError};
 
 /// A file that is larger is compared by its size and time only.
 const LARGE: u64 = 8 << 20;
@@ -154,7 +154,7 @@ fn copy_index(index: &Path, copy: &Path, is_awaited: impl Fn() -> bool) -> std::
 }
 
 /// A regular file. What an agent has put in its place is no reason to wait.
-pub(crate) fn open(path: &Path) -> std::io::Result<File> {
+pub fn open(path: &Path) -> std::io::Result<File> {
     let file = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(std::io::Error::other("it is no regular file")) }
 }

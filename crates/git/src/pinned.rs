@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use super::scratch::private_dir;
+use crate::scratch::private_dir;
 
 /// What git finds there. The rest has no part in a comparison.
 const SHARED: [&str; 6] = ["objects", "refs", "packed-refs", "reftable", "info", "shallow"];
@@ -37,14 +37,14 @@ const KEPT: [&str; 22] = [
 
 /// # Errors
 /// It cannot be written.
-pub(super) fn make(into: &Path, common: &Path, config: &[u8]) -> io::Result<()> {
+pub(crate) fn make(into: &Path, common: &Path, config: &[u8]) -> io::Result<()> {
     private_dir(into)?;
     fs::write(into.join("config"), config)?;
     SHARED.iter().try_for_each(|name| symlink(common.join(name), into.join(name)))
 }
 
 /// A configuration of what is kept, from a list with scopes.
-pub(super) fn config(list: &[u8]) -> Vec<u8> {
+pub(crate) fn config(list: &[u8]) -> Vec<u8> {
     let (mut config, mut fields) = (Vec::new(), list.split(|byte| *byte == 0));
     while let (Some(scope), Some(setting)) = (fields.next(), fields.next()) {
         if !matches!(scope, b"local" | b"worktree") {

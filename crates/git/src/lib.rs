@@ -12,8 +12,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 use tokio::sync::OnceCell;
 
-use crate::settings::Environment;
-
 pub mod difference;
 mod pinned;
 pub mod repository;
@@ -95,7 +93,7 @@ pub struct Call<'a> {
 
 impl Git {
     /// `config` is a file that is written before the first call. Without one, the person's configuration counts as it is.
-    pub fn new(environment: &Environment, config: Option<PathBuf>) -> Self {
+    pub fn new(environment: &BTreeMap<String, String>, config: Option<PathBuf>) -> Self {
         let inherited = ["PATH", "HOME", "TMPDIR", "XDG_CONFIG_HOME"]
             .into_iter()
             .filter_map(|name| Some((name.into(), environment.get(name)?.into())));

@@ -40,7 +40,7 @@ impl Scratch {
     }
 
     /// The folders in which git finds more objects, as it takes them.
-    pub(super) fn alternates(&self, objects: &Path) -> OsString {
+    pub(crate) fn alternates(&self, objects: &Path) -> OsString {
         let mut list = quoted(objects);
         if let Some(earlier) = &self.earlier {
             list.push(":");

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use ensemble_process::disk::on_disk;
 
-use super::pinned::{config, make};
-use super::scratch::Scratch;
-use super::{Call, Git, GitError};
+use crate::pinned::{config, make};
+use crate::scratch::Scratch;
+use crate::{Call, Git, GitError};
 
 /// Of the configuration.
 const MOST_CONFIG: usize = 1 << 20;

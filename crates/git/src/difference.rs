@@ -7,9 +7,9 @@ use ensemble_types::changes::{ChangedFile, FileChange, ReportedChanges};
 use ensemble_types::text::Text;
 use serde::{Deserialize, Serialize};
 
-use super::GitError;
-use super::repository::Repository;
-use super::snapshot::{Snapshot, Target};
+use crate::GitError;
+use crate::repository::Repository;
+use crate::snapshot::{Snapshot, Target};
 
 /// Files that are named, and what their names take. The interface accepts 256.
 const MOST_FILES: usize = 256;
