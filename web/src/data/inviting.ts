@@ -24,18 +24,26 @@ export const guests = new Store<readonly Waiting[]>([]);
 
 const asks = ({ level, may }: Waiting): boolean => level !== "view" || may !== undefined;
 
-/** Lets in who may only read, and says who wants more. */
-export async function answerInvites(): Promise<void> {
+/** Lets in who may only read, and says who wants more. Resolves to whether another device has begun to answer someone. */
+export async function answerInvites(): Promise<boolean> {
   const found = await waiting(mine(), (error) => say(textOf(error)));
   guests.set(found.filter(asks));
   const failed = (guest: Waiting, error: unknown) => say(`${oneLine(guest.name, 60)} could not be let in. ${textOf(error)}`);
-  for (const guest of found.filter((one) => !asks(one)))
-    await joins(guest, false).catch((error: unknown) => failed(guest, error));
+  let isOthers = false;
+  for (const guest of found.filter((one) => !asks(one))) {
+    const isAnswered = await joins(guest, false).catch((error: unknown) => failed(guest, error));
+    isOthers ||= isAnswered === false;
+  }
+  return isOthers;
 }
 
-async function joins(guest: Waiting, isAsked: boolean): Promise<void> {
+/** False: another device has begun to answer. */
+async function joins(guest: Waiting, isAsked: boolean): Promise<boolean> {
   const receipt = await letIn(mine(), guest, isAsked);
-  if (receipt === undefined) return isAsked ? say("Another of your devices has answered.") : undefined;
+  if (receipt === undefined) {
+    if (isAsked) say("Another of your devices has answered.");
+    return false;
+  }
   const name = oneLine(guest.name, 60);
   const remove = (): void =>
     void unshare(guest.session, guest.user).then(
@@ -44,6 +52,7 @@ async function joins(guest: Waiting, isAsked: boolean): Promise<void> {
     );
   say(`${name} has joined.`, remove, "Remove");
   if (receipt !== "confirmed" && receipt !== "nothing") say("The machine does not know yet what they may do.");
+  return true;
 }
 
 export async function allow(guest: Waiting): Promise<void> {

@@ -9,13 +9,29 @@ import { mayHeal } from "../data/keep-trying.ts";
 import { inviteChanges, sessions } from "../data/sessions.ts";
 import { oneLine } from "../text/visible.ts";
 
+/** Another device that has begun to answer has no more turn by then. */
+const OTHERS_TURN_MS = 61_000;
+
 export function Joining() {
     const changes = useStore(inviteChanges);
     const waiting = useStore(guests);
     useEffect(() => {
-        answerInvites().catch((error: unknown) => {
-            if (!mayHeal(error)) say(`An invitation could not be answered. ${textOf(error)}`);
-        });
+        let timer: ReturnType<typeof setTimeout> | undefined;
+        let isOver = false;
+        const answer = (): void =>
+            void answerInvites().then(
+                (isOthers) => {
+                    if (isOthers && !isOver) timer = setTimeout(answer, OTHERS_TURN_MS);
+                },
+                (error: unknown) => {
+                    if (!mayHeal(error)) say(`An invitation could not be answered. ${textOf(error)}`);
+                },
+            );
+        answer();
+        return () => {
+            isOver = true;
+            clearTimeout(timer);
+        };
     }, [changes]);
     return (
         <div role="status">

@@ -1,14 +1,19 @@
 //! A screen that stays open answers those who join by an invitation.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
 
 use ensemble_account::Account;
 use futures_util::stream::{self, Stream};
 use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use crate::commands::share::invite::{asks, joined_by, let_in, wish};
 use crate::context::Context;
 use crate::failure::Result;
+
+/// Another device that has begun to answer has no more turn by then.
+const OTHERS_TURN: Duration = Duration::from_secs(61);
 
 #[derive(Default)]
 struct Answering {
@@ -16,6 +21,8 @@ struct Answering {
     texts: VecDeque<String>,
     /// The invitations of those about whom it was said that they wait.
     known: BTreeSet<String>,
+    /// Another device has begun to answer, and may not end.
+    is_others: bool,
 }
 
 /// Lets in who may only read, whenever an invitation may have changed, and says who has joined or waits for the person.
@@ -25,7 +32,13 @@ pub(super) fn news<'a>(context: &'a Context, me: &'a Account, invites: &'a Notif
             if let Some(text) = state.texts.pop_front() {
                 return Some((text, state));
             }
-            invites.notified().await;
+            if state.is_others {
+                // Either way it is looked at again.
+                let _ = timeout(OTHERS_TURN, invites.notified()).await;
+            } else {
+                invites.notified().await;
+            }
+            state.is_others = false;
             if let Err(failure) = Box::pin(answer(context, me, &mut state)).await {
                 state.texts.push_back(format!("An invitation could not be answered: {failure}"));
             }
@@ -43,8 +56,10 @@ async fn answer(context: &Context, me: &Account, state: &mut Answering) -> Resul
             }
         };
         if !asks(&inviting) {
-            if let Some(joined) = let_in(context, me, (&inviting, &guest), false).await? {
-                state.texts.push_back(joined_by(&joined, &guest));
+            match let_in(context, me, (&inviting, &guest), false).await {
+                Ok(Some(joined)) => state.texts.push_back(joined_by(&joined, &guest)),
+                Ok(None) => state.is_others = true,
+                Err(failure) => state.texts.push_back(format!("{} could not be let in: {failure}", guest.name)),
             }
         } else if state.known.insert(inviting.code().id.clone()) {
             let wish = wish(me, &inviting, &guest).await?;
