@@ -1,17 +1,22 @@
 //! What a host keeps of a session, and the changes that it writes down one after the other.
 
+mod task;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use ensemble_agent::McpServer;
-use ensemble_protocol::transcript::body::{AccessGrant, Attachment, Usage};
+use ensemble_protocol::transcript::body::{AccessGrant, Attachment};
 use ensemble_protocol::transcript::rules::{self, Taken};
-use ensemble_protocol::transcript::words::{Cause, ErrorCode, Mode, ReceiptCode, StopReason};
+use ensemble_protocol::transcript::words::{Cause, Mode, ReceiptCode};
 use ensemble_types::ids::{SessionId, UserId, unique};
 use ensemble_types::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
+
+pub use task::TaskEnd;
+pub(crate) use task::TaskTurn;
 
 use super::behind::Behind;
 use super::served::Left;
@@ -109,37 +114,6 @@ impl CostLimit {
     }
 }
 
-/// A prompt of the task that a session is, and what has become of it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct TaskTurn {
-    /// As a `localId`.
-    pub(crate) prompt_id: String,
-    /// The agent has begun with it.
-    #[serde(default)]
-    pub(crate) has_begun: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) ended: Option<TaskEnd>,
-}
-
-/// How the turn of a task ended.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct TaskEnd {
-    /// `None`: there was no turn.
-    pub stop: Option<StopReason>,
-    /// The last error of the turn.
-    pub error: Option<ErrorCode>,
-    pub retry_at: Option<Timestamp>,
-    pub usage: Option<Usage>,
-    pub cost_usd: Option<f64>,
-    /// How often the agent was refused something.
-    pub denials: u32,
-    /// A person has interrupted it.
-    #[serde(default)]
-    pub by_person: bool,
-}
-
 /// A message of the host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -228,6 +202,8 @@ pub(crate) enum Change {
     Queue(Queued),
     /// The prompt that this key has signed with this `localId`.
     Unqueue(String, String),
+    /// The same for a prompt that a person has taken back.
+    TakeBack(String, String),
     Give(String, String),
     Turn(Option<RunningTurn>),
     /// A request is open; `true`: it is a question.
@@ -251,13 +227,6 @@ pub(crate) enum Change {
     Task(TaskTurn),
     Left(Option<Box<Left>>),
     McpServers(Vec<McpServer>),
-}
-
-impl TaskEnd {
-    /// The agent has done what it was asked, and was refused nothing.
-    pub(crate) fn is_good(&self) -> bool {
-        self.stop == Some(StopReason::EndTurn) && self.denials == 0
-    }
 }
 
 impl Kept {
@@ -328,7 +297,12 @@ impl Kept {
             }
             Change::OldKey(epoch) => self.old_key = self.old_key.max(Some(epoch)),
             Change::Queue(prompt) => self.queue.push_back(prompt),
-            Change::Unqueue(key, id) => self.queue.retain(|prompt| !(prompt.key == key && prompt.local_id == id)),
+            Change::Unqueue(key, id) => self.unqueue(&key, &id),
+            Change::TakeBack(key, id) => {
+                self.unqueue(&key, &id);
+                let found = self.taken.iter_mut().find(|command| command.key == key && command.local_id == id);
+                found.into_iter().for_each(|command| command.rejected = Some(ReceiptCode::TakenBack));
+            }
             Change::Give(key, id) => {
                 let found = self.queue.iter_mut().find(|prompt| prompt.key == key && prompt.local_id == id);
                 found.into_iter().for_each(|prompt| prompt.is_given = true);
@@ -360,6 +334,10 @@ impl Kept {
     }
 
     /// As `ensemble_protocol::transcript::rules` remembers it.
+    fn unqueue(&mut self, key: &str, id: &str) {
+        self.queue.retain(|prompt| !(prompt.key == key && prompt.local_id == id));
+    }
+
     fn remember(&mut self, command: TakenCommand) {
         let (user, now) = (command.user, command.taken);
         self.taken.push_back(command);

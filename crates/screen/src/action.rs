@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ensemble_protocol::transcript::body::{Answer, Content, Control, Prompt, Resume, SetMode, SetModel};
+use ensemble_protocol::transcript::body::{Answer, Content, Control, Prompt, Resume, SetMode, SetModel, TakeBack};
 use ensemble_protocol::transcript::words::{Mode, When};
 
 /// A wish of the person.
@@ -23,6 +23,8 @@ pub enum Action {
         message: Option<String>,
     },
     Interrupt,
+    /// A prompt that waits is not to be done.
+    TakeBack(TakeBack),
     /// Ends the agent.
     Stop,
     SetMode {
@@ -50,6 +52,7 @@ impl Action {
                 Content::Answer(Answer { request_id, digest, option_id, answers, message })
             }
             Self::Interrupt => Content::Control(Control::Interrupt),
+            Self::TakeBack(prompt) => Content::Control(Control::TakeBack(prompt)),
             Self::Stop => Content::Control(Control::Stop),
             Self::Resume => Content::Control(Control::Resume(Resume { directory })),
             Self::SetMode { mode, seen } => Content::Control(Control::SetMode(SetMode { mode, seen })),

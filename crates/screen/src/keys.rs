@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ensemble_protocol::transcript::body::TakeBack;
 use ensemble_protocol::transcript::view::{Author, Shown, View};
 use ensemble_protocol::transcript::words::{Mode, Phase};
 use ensemble_types::runs::Provider;
@@ -95,6 +96,7 @@ impl Screen {
                 Typed::Nothing => self.notice("Ctrl-d leaves when the field is empty. Ctrl-c empties it."),
                 typed => self.typed(typed, about),
             },
+            KeyCode::Char('x') if has_ctrl && about.level >= Level::Prompt => return self.take_back(view, about),
             KeyCode::Char('o') if has_ctrl => self.unfolded = !self.unfolded,
             KeyCode::Char('t') if has_ctrl => self.shows_plan = !self.shows_plan,
             KeyCode::PageUp => self.transcript.page(-1, view, &setting),
@@ -339,6 +341,24 @@ impl Screen {
         }
         self.last_interrupt = Some(about.now);
         Some(Action::Interrupt)
+    }
+
+    /// The newest prompt of this person that waits. Its text is the first of the earlier prompts then.
+    fn take_back(&mut self, view: &View, about: &About<'_>) -> Option<Action> {
+        if !view.state().is_some_and(|state| state.does.iter().any(|does| does == "take_back")) {
+            self.notice("The program on the machine cannot take prompts back yet. Update it there.");
+            return None;
+        }
+        let newest = view.waiting().rev().find_map(|item| match &item.author {
+            Author::Person { user, key, .. } if *user == about.me.user => {
+                Some(TakeBack { local_id: item.local_id.clone(), key: key.clone() })
+            }
+            _ => None,
+        });
+        if newest.is_none() {
+            self.notice("No prompt of yours waits.");
+        }
+        newest.map(Action::TakeBack)
     }
 
     fn ctrl_c(&mut self, view: &View, about: &About<'_>) -> Option<Action> {

@@ -15,6 +15,7 @@ pub(crate) fn taken(taken: &Taken) -> Option<&'static str> {
         Taken::NotYet => Some("not taken yet"),
         Taken::Queued => Some("queued"),
         Taken::Done => None,
+        Taken::Rejected { code: Some(ReceiptCode::TakenBack), .. } => Some("taken back"),
         Taken::Rejected { .. } => Some("not taken"),
     }
 }
@@ -22,9 +23,12 @@ pub(crate) fn taken(taken: &Taken) -> Option<&'static str> {
 /// What a host writes about each command that its owner has not allowed. It knows no names.
 const NOT_ALLOWED: &str = "The owner has not allowed this to you.";
 
-/// Why the host did not take a command that this person has sent. `None`: it did, or has not said.
+/// Why the host did not take a command that this person has sent. `None`: it did, or has not said, or a person has taken it back.
 pub(crate) fn rejection(taken: &Taken, author: &Author, setting: &Setting<'_>) -> Option<String> {
     let Taken::Rejected { code, text } = taken else { return None };
+    if *code == Some(ReceiptCode::TakenBack) {
+        return None;
+    }
     let says_nothing = text.as_deref().is_none_or(|text| text.trim().is_empty() || text == NOT_ALLOWED);
     if *code == Some(ReceiptCode::NotAllowed) && says_nothing {
         return Some(not_allowed(author, setting));
@@ -44,7 +48,7 @@ pub(crate) fn rejection(taken: &Taken, author: &Author, setting: &Setting<'_>) -
         Some(ReceiptCode::WrongDirectory) => "The session works in another directory than the one that was shown.",
         Some(ReceiptCode::Busy) => "Too many commands. Wait a minute.",
         Some(ReceiptCode::Unsupported) => "This agent cannot do it.",
-        Some(ReceiptCode::Other(code)) => return Some(line(code, 60)),
+        Some(code @ (ReceiptCode::TakenBack | ReceiptCode::Other(_))) => return Some(line(code.as_str(), 60)),
     };
     Some(words.to_owned())
 }
@@ -82,6 +86,7 @@ pub fn control(control: &Control, name: impl Fn(UserId) -> String) -> String {
             };
             format!("said that {} {may}", name(grant.user))
         }
+        Control::TakeBack(_) => "took a prompt back".to_owned(),
         Control::Newer(action) => format!("did something newer ({})", line(action, 60)),
     }
 }

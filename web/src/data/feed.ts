@@ -51,6 +51,8 @@ export interface SessionFeed {
   /** Neither an option nor answers: the person does not answer. */
   answer(card: Card, answer: { optionId?: string; answers?: Answers | undefined }): Promise<void>;
   interrupt(): Promise<void>;
+  /** Asks the machine to drop a prompt that waits. What it says is in the view. Absent: this reader may not. */
+  takeBack?(prompt: { localId: string; key: string }, localId: string): Promise<void>;
   /** Restarts an agent that has ended. */
   resume(): Promise<void>;
   setMode(mode: string): Promise<void>;

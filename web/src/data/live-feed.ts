@@ -69,6 +69,10 @@ export class LiveFeed implements SessionFeed {
     await this.#opened().control({ action: "interrupt" });
   }
 
+  async takeBack({ localId, key }: { localId: string; key: string }, id: string): Promise<void> {
+    await this.#opened().control({ action: "take_back", value: { localId, key } }, id);
+  }
+
   async resume(): Promise<void> {
     await this.#opened().control({ action: "resume" });
   }

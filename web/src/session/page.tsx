@@ -1,6 +1,6 @@
 /** The page of one session. */
 import type { Attachment } from "@ensemble/client/transcript";
-import { lazy, Suspense, useCallback, useEffect, useId, useState } from "react";
+import { lazy, type RefObject, Suspense, useCallback, useEffect, useId, useRef, useState } from "react";
 import { Link } from "wouter";
 import { Icon } from "../base/icons.tsx";
 import { useStore } from "../base/store.ts";
@@ -29,6 +29,7 @@ import { Plan } from "./plan.tsx";
 import { Requests } from "./requests.tsx";
 import { StillRunning } from "./still-running.tsx";
 import { Transcript } from "./transcript.tsx";
+import type { Item, Prompt } from "./types.ts";
 import { sendPrompt, Unsent } from "./unsent.tsx";
 import { useTyping } from "./use-digits.ts";
 
@@ -38,6 +39,7 @@ const DemoNote = lazy(() => import("./demo-note.tsx"));
 const ShareDialog = lazy(() => import("../share/dialog.tsx").then((found) => ({ default: found.ShareDialog })));
 const RareNotes = lazy(() => import("./rare-notes.tsx"));
 const Details = lazy(() => import("./details.tsx").then((found) => ({ default: found.Details })));
+const TakeBack = lazy(() => import("./take-back.tsx"));
 const Tabs = lazy(() => import("../looks/tabs.tsx"));
 const Looked = lazy(() => import("../looks/looked.tsx"));
 
@@ -73,6 +75,26 @@ export function Session({ feed, isPublic = false, isTalking = false }: SessionPr
     useEffect(() => {
         if (view.may.own && machine && agent && models) void noteModels(machine, agent, models);
     }, [view.may.own, machine, agent, models]);
+    const me = useStore(account);
+    const userId = me.state === "ready" ? me.userId : undefined;
+    const isAway = row?.online === false && view.isHosted;
+    const mayTakeBack = feed.takeBack !== undefined && state?.does?.includes("take_back") === true && view.may.prompt;
+    /** Puts a text into the field to write in. */
+    const editRef = useRef<(prompt: Prompt) => void>(undefined);
+    const below = useCallback(
+        ({ id, localId, author, shown }: Item) => {
+            if (author.kind !== "person" || (author.user !== userId && !view.may.own)) return null;
+            // The machine would forget to take it back before it gets the prompt.
+            if (isAway && shown.type === "prompt" && shown.taken.is === "not_yet") return null;
+            const named = { localId, key: author.key };
+            return (
+                <Suspense>
+                    <TakeBack feed={feed} id={id} named={named} onEdit={(prompt) => editRef.current?.(prompt)} />
+                </Suspense>
+            );
+        },
+        [feed, userId, isAway, view.may.own],
+    );
     const loadOlder = useCallback(() => feed.loadOlder(), [feed]);
     const about = [
         state?.agent,
@@ -177,7 +199,8 @@ export function Session({ feed, isPublic = false, isTalking = false }: SessionPr
                                 loadOlder={loadOlder}
                                 isWorking={state?.phase === "working"}
                                 nameOf={nameOf}
-                                isAway={row?.online === false && view.isHosted}
+                                isAway={isAway}
+                                below={mayTakeBack ? below : undefined}
                             />
                         ) : (
                             <Suspense fallback={<Opening />}>
@@ -207,7 +230,7 @@ export function Session({ feed, isPublic = false, isTalking = false }: SessionPr
                         <RareNotes row={stuck} lacksKey={view.lacksKey} withheld={view.withheld} />
                     </Suspense>
                 )}
-                {view.isOpen && !isPublic && view.isGone !== true && <Dock feed={feed} wanted={wanted} />}
+                {view.isOpen && !isPublic && view.isGone !== true && <Dock feed={feed} wanted={wanted} editRef={editRef} />}
                 {row && shown === "share" && (
                     <Suspense>
                         <ShareDialog row={row} access={state?.access ?? []} onClose={close} />
@@ -231,7 +254,13 @@ function Opening() {
     );
 }
 
-function Dock({ feed, wanted }: { feed: SessionFeed; wanted: string | undefined }) {
+interface DockProps {
+    feed: SessionFeed;
+    wanted: string | undefined;
+    editRef: RefObject<((prompt: Prompt) => void) | undefined>;
+}
+
+function Dock({ feed, wanted, editRef }: DockProps) {
     const { plan, state, may, isHosted, items, row, keptAt } = useStore(feed.view);
     const [attachments, setAttachments] = useState<readonly Attachment[]>([]);
     const me = useStore(account);
@@ -256,6 +285,13 @@ function Dock({ feed, wanted }: { feed: SessionFeed; wanted: string | undefined 
         write("");
         setAttachments([]);
     };
+    const put = ({ text, attachments: earlier = [] }: { text: string; attachments?: readonly Attachment[] | undefined }) => {
+        write(draft === "" ? text : `${text}\n${draft}`);
+        setAttachments((before) => [...earlier, ...before].slice(0, MOST_FILES));
+    };
+    useEffect(() => {
+        editRef.current = put;
+    });
     return (
         <div className="dock">
             <div className="inner">
@@ -282,13 +318,7 @@ function Dock({ feed, wanted }: { feed: SessionFeed; wanted: string | undefined 
                         This browser has no storage left for what you type. Send it before you leave the page.
                     </p>
                 )}
-                <Unsent
-                    feed={feed}
-                    onEdit={({ text, attachments: earlier = [] }) => {
-                        write(draft === "" ? text : `${text}\n${draft}`);
-                        setAttachments((before) => [...earlier, ...before].slice(0, MOST_FILES));
-                    }}
-                />
+                <Unsent feed={feed} onEdit={put} />
                 {may.prompt && isHosted && draft === "" && hasLost(items) && (
                     <p className="banner">
                         <span>The agent does not remember what was said above.</span>

@@ -147,11 +147,14 @@ const FAILURES: Record<string, string> = {
     crashed: "The agent crashed",
 };
 
+/** What they do is shown where they do it. */
+const QUIET = new Set(["access", "take_back"]);
+
 /** Whether the item has a place on the screen: what only says that all went well has none. */
 export function isShown(item: Item): boolean {
     const { shown } = item;
     if (shown.type === "turn") return shown.turn.state === "ended";
-    if (shown.type === "answer" || (shown.type === "control" && shown.control.action === "access"))
+    if (shown.type === "answer" || (shown.type === "control" && QUIET.has(shown.control.action)))
         return shown.taken.is === "rejected";
     // What is open stands as a card over the field to write in.
     if (shown.type === "card") return shown.card.resolved !== undefined;
@@ -190,6 +193,7 @@ function TakenNote({ taken, isAway }: { taken: Taken; isAway: boolean }) {
         case "queued":
             return <span>· waits for its turn</span>;
         case "rejected":
+            if (taken.code === "taken_back") return <span>· taken back</span>;
             return <span className="rejected">· not done: {oneLine(taken.text ?? taken.code ?? "rejected", 300)}</span>;
         default:
             return null;

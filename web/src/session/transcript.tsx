@@ -1,5 +1,5 @@
 /** The transcript: only the rows near the window are drawn, and it stays at its end while it is there. */
-import { memo, useCallback, useEffect, useLayoutEffect, useRef, useState } from "react";
+import { memo, type ReactNode, useCallback, useEffect, useLayoutEffect, useRef, useState } from "react";
 import { Virtualizer, type VirtualizerHandle } from "virtua";
 import { Icon } from "../base/icons.tsx";
 import { Markdown } from "../text/markdown.tsx";
@@ -27,6 +27,8 @@ interface Props {
     nameOf: (user: string) => string;
     /** The machine of the session is offline. */
     isAway: boolean;
+    /** What can be done with a prompt that waits. */
+    below: ((waiting: Item) => ReactNode) | undefined;
 }
 
 function isQueued({ shown }: Item): boolean {
@@ -46,6 +48,7 @@ export const Transcript = memo(function Transcript({
     loadOlder,
     nameOf,
     isAway,
+    below,
 }: Props) {
     const scroller = useRef<HTMLDivElement>(null);
     const list = useRef<VirtualizerHandle>(null);
@@ -195,6 +198,7 @@ export const Transcript = memo(function Transcript({
                                 answer={undefined}
                                 mark={undefined}
                             />
+                            {below?.(item)}
                         </div>
                     ))}
                 </div>

@@ -6,6 +6,7 @@ export type {
   Card,
   Item,
   Note,
+  Prompt,
   Shown,
   State,
   Taken,

@@ -69,7 +69,7 @@ for (const [at, body] of bodies.entries()) {
     };
     view.message({
         seq: at + 1,
-        author: isCommand ? { kind: "person", user: "me", key: "k" } : { kind: "host" },
+        author: isCommand ? { kind: "person", user: (body as { by?: string }).by ?? "me", key: "k" } : { kind: "host" },
         digest: "",
         message: readBody(JSON.stringify(whole)),
     });
@@ -151,6 +151,26 @@ const interrupt: SessionFeed["interrupt"] = () => {
     store.update((before) => ({ ...before, state: before.state && { ...before.state, stillRunning: [] } }));
     return Promise.resolve();
 };
+/** The prompts that were to be taken back, with the `localId` of that command. */
+const takenBack: string[] = [];
+let seq = bodies.length + 1;
+/** Shows another message of the machine, or a command of this person. */
+const receive = (body: { type: string }) => {
+    const isCommand = COMMANDS.includes(body.type);
+    const head = { v: 1, localId: `h${n}`, at: "2026-11-23T17:03:00Z", list: { version: 1, digest: "" } };
+    view.message({
+        seq: ++seq,
+        author: isCommand ? { kind: "person", user: "me", key: "k" } : { kind: "host" },
+        digest: "",
+        message: readBody(JSON.stringify({ ...head, ...(!isCommand && { n: ++n }), ...body })),
+    });
+    store.update((before) => ({ ...before, items: view.items.slice() }));
+};
+Object.assign(globalThis, { takenBack, receive });
+const takeBack: SessionFeed["takeBack"] = ({ localId, key }, id) => {
+    takenBack.push(`${key} ${localId} ${id}`);
+    return Promise.resolve();
+};
 /** What was looked at. */
 const looked: string[] = [];
 Object.assign(globalThis, { looked });
@@ -178,6 +198,7 @@ const feed: SessionFeed = {
     prompt,
     answer,
     interrupt,
+    takeBack,
     resume: nothing,
     setMode: nothing,
     setModel: nothing,

@@ -111,11 +111,18 @@ describe("the page and a terminal of one account", { timeout: 25 * 60_000 }, () 
     await prompt.fill("[[say after it]]");
     await prompt.press("Enter");
     await page.getByText("waits for its turn").waitFor();
+    await prompt.fill("[[say never]]");
+    await prompt.press("Enter");
+    await page.getByRole("button", { name: "Edit" }).nth(1).click();
+    await page.getByRole("log").getByText("taken back").waitFor();
+    await page.getByRole("button", { name: "Edit" }).nth(1).waitFor({ state: "detached" });
+    assert.equal(await prompt.inputValue(), "[[say never]]", "its text can be written again");
     await prompt.fill("still being typed");
     await page.getByRole("button", { name: "Interrupt" }).click();
     await page.getByRole("log").getByText("Interrupted").waitFor();
     await page.getByRole("log").getByText("after it", { exact: true }).waitFor();
     assert.equal(await prompt.inputValue(), "still being typed");
+    assert.equal(await page.getByRole("log").getByText("never", { exact: true }).count(), 0, "it was done all the same");
     await prompt.fill("");
     const said = await page.getByRole("log").innerText();
     assert.ok(

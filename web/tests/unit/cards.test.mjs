@@ -1,7 +1,7 @@
 // What is shown is what is done: a card lets a person allow only what they could read, and not by a tap that was meant for another.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { shown, twice } from "./shared.mjs";
+import { shown, twice, visitor } from "./shared.mjs";
 
 const OPTIONS = [
   { optionId: "yes", name: "Allow once", kind: "allow_once" },
@@ -62,6 +62,86 @@ describe("cards", { timeout: 10 * 60_000 }, () => {
       checked();
       await context.close();
     }
+  });
+
+  test("a prompt that waits is taken back, and is edited only after the machine has said so", async () => {
+    const prompt = (localId, text, more) => ({ type: "prompt", localId, text, attachments: [], when: "next", ...more });
+    const queued = (commandId) => ({ type: "receipt", commandId, key: "k", outcome: "queued" });
+    const bodies = [
+      prompt("p1", "first"),
+      queued("p1"),
+      prompt("p2", "second"),
+      queued("p2"),
+      prompt("p3", "third"),
+      queued("p3"),
+    ];
+    const state = {
+      phase: "working",
+      agent: "claude",
+      directory: "/w",
+      mode: "ask",
+      modes: [],
+      models: [],
+      commands: [],
+      access: [],
+    };
+    const does = ["take_back"];
+    const { page, show, context, checked } = await visitor();
+    await show({ bodies, view: { state: { ...state, queue: [], stillRunning: [], does } } });
+    const [edit, back, field] = [
+      page.getByRole("button", { name: "Edit" }),
+      page.getByRole("button", { name: "Take back" }),
+      page.getByLabel("Prompt"),
+    ];
+    const receive = (body) => page.evaluate((one) => globalThis.receive(one), body);
+    const rejected = (commandId, code) => receive({ type: "receipt", commandId, key: "k", outcome: "rejected", code });
+    const asked = async (at) => (await page.evaluate(() => globalThis.takenBack))[at].split(" ");
+    /** What is loaded late is drawn then. */
+    const loaded = async () => {
+      await page.waitForLoadState("networkidle");
+      await drawn(page);
+    };
+    await field.fill("typed");
+    await edit.nth(1).click();
+    await page.getByText("Taking it back…").waitFor();
+    assert.deepEqual((await asked(0)).slice(0, 2), ["k", "p2"]);
+    assert.equal(await field.inputValue(), "typed", "the machine has said nothing yet");
+    await rejected("p2", "taken_back");
+    await page.getByText("· taken back").waitFor();
+    assert.equal(await field.inputValue(), "second\ntyped");
+    // It has begun before the machine was asked.
+    await edit.nth(0).click();
+    const [key, localId, control] = await asked(1);
+    assert.equal(localId, "p1");
+    await receive({ type: "control", localId: control, action: "take_back", value: { localId, key } });
+    await receive({
+      type: "receipt",
+      commandId: control,
+      key: "k",
+      outcome: "rejected",
+      code: "superseded",
+      text: "It has begun.",
+    });
+    await page.getByText("not done: It has begun.").waitFor();
+    await receive({ type: "turn", turnId: "t1", state: "started", cause: "prompt", promptId: "p1" });
+    await back.nth(1).waitFor({ state: "detached" });
+    assert.equal(await field.inputValue(), "second\ntyped");
+    // An older machine cannot, and a guest takes nothing of others back.
+    await show({ bodies, view: { state: { ...state, queue: [], stillRunning: [] } } });
+    await page.getByText("third").waitFor();
+    await loaded();
+    assert.equal(await back.count(), 0);
+    const theirs = prompt("p4", "theirs", { by: "ben" });
+    await show({
+      bodies: [...bodies, theirs, queued("p4")],
+      isGuest: true,
+      view: { state: { ...state, queue: [], stillRunning: [], does } },
+    });
+    await page.getByText("theirs").waitFor();
+    await loaded();
+    assert.equal(await back.count(), 0);
+    checked();
+    await context.close();
   });
 
   test("with little height a request has the screen to itself, and its buttons are reached", async () => {

@@ -129,6 +129,7 @@ impl Core {
             },
             (_, Content::Answer(answer)) => self.answer(answer, &signer),
             (_, Content::Control(Control::Access(grant))) => self.access(grant, epoch),
+            (_, Content::Control(Control::TakeBack(prompt))) => self.take_back(&prompt, &signer),
             (_, Content::Control(control)) => self.control(control, self.rules.right(&signer)),
             _ => Done::Rejected(ReceiptCode::Unsupported, None),
         };
@@ -319,7 +320,9 @@ impl Core {
                 self.start();
                 Done::Now
             }
-            Control::Access(_) | Control::Newer(_) => Done::Rejected(ReceiptCode::Unsupported, None),
+            Control::Access(_) | Control::TakeBack(_) | Control::Newer(_) => {
+                Done::Rejected(ReceiptCode::Unsupported, None)
+            }
         }
     }
 
@@ -372,6 +375,7 @@ fn advice(code: &ReceiptCode) -> Option<&'static str> {
         ReceiptCode::WrongDirectory => WRONG_DIRECTORY,
         ReceiptCode::Busy => "Too many at once. Send it again in a minute.",
         ReceiptCode::Unsupported => "The machine cannot do this.",
+        ReceiptCode::TakenBack => "It was taken back before the agent had it.",
         _ => return None,
     })
 }

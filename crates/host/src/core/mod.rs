@@ -15,6 +15,7 @@ mod prompts;
 mod restored;
 mod servers;
 mod summary;
+mod take_back;
 mod tasks;
 #[cfg(test)]
 mod tests;

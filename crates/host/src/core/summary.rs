@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// The looks that the host answers.
-const DOES: [&str; 3] = ["look.names", "look.file", "look.git"];
+/// The looks that the host answers, and the newer controls that it knows.
+const DOES: [&str; 4] = ["look.names", "look.file", "look.git", "take_back"];
 
 impl Core {
     /// Says what has become different.

@@ -176,6 +176,8 @@ words! {
         Busy = "busy",
         /// The agent, or this version of the host, cannot do it.
         Unsupported = "unsupported",
+        /// A prompt that was taken back while it waited.
+        TakenBack = "taken_back",
     }
 }
 

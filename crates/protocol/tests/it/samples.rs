@@ -146,6 +146,7 @@ fn contents() -> Vec<Content> {
         code: Some(ReceiptCode::Stale),
         text: Some(id("The command is too old. Send it again.")),
     };
+    let taken_back = Receipt { code: Some(ReceiptCode::TakenBack), text: None, ..receipt.clone() };
     let resolved = Resolved {
         request_id: id("r1"),
         outcome: Outcome::Selected,
@@ -197,6 +198,8 @@ fn contents() -> Vec<Content> {
             text: id("The limit is reached."),
             retry_at: Some(Timestamp::from_unix_seconds(1_800_000_000)),
         }),
+        Content::Control(Control::TakeBack(TakeBack { local_id: id("m0"), key: id(DIGEST) })),
+        Content::Receipt(taken_back),
     ]
 }
 

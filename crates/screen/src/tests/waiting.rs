@@ -6,6 +6,8 @@ use crossterm::event::{KeyCode, KeyModifiers};
 use ensemble_protocol::transcript::body::*;
 use ensemble_protocol::transcript::words::*;
 
+use crate::action::Action;
+
 use super::session::{Session, is_in, prompt, text, turn};
 
 fn begins(prompt: &str) -> Content {
@@ -85,4 +87,26 @@ fn while_the_list_is_kept_back_that_the_machine_names_nothing_is_called_its_owne
     assert!(!shown.contains("Ben (not confirmed)"), "{shown}");
     session.view.checked(session.me.user, 1, &HashMap::new());
     assert!(!session.text().contains("confirmed"), "{}", session.text());
+}
+
+#[test]
+fn the_newest_own_prompt_that_waits_is_taken_back() {
+    let ctrl_x = |session: &mut Session| session.press(KeyCode::Char('x'), KeyModifiers::CONTROL);
+    assert_eq!(ctrl_x(&mut waiting()), None, "the machine does not say that it can");
+    let mut session = waiting();
+    let mut can = super::session::state(Phase::Working);
+    can.does = vec!["take_back".to_owned()];
+    session.host(Content::State(Box::new(can)));
+    session.receipt("p2", "mine", ReceiptOutcome::Queued, None);
+    session.bens("b1", prompt("bens"));
+    let Some(Action::TakeBack(named)) = ctrl_x(&mut session) else { panic!() };
+    assert_eq!((named.local_id.as_str(), named.key.as_str()), ("p2", "mine"));
+    session.mine("c1", Content::Control(Control::TakeBack(named)));
+    session.receipt("p2", "mine", ReceiptOutcome::Rejected, Some(ReceiptCode::TakenBack));
+    session.receipt("c1", "mine", ReceiptOutcome::Done, None);
+    let all = [" you", " │ first", " you · taken back", " │ second", " Ben · not taken yet", " │ bens"];
+    assert_eq!(lines(&mut session), all);
+    session.key(KeyCode::Up);
+    assert_eq!(session.text().matches("second").count(), 2, "its text is in the field: {}", session.text());
+    assert_eq!(ctrl_x(&mut session), None, "Ben's is his");
 }

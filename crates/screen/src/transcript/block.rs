@@ -83,6 +83,8 @@ pub(crate) fn block(item: &Item, view: &View, setting: &Setting<'_>) -> Block {
         Shown::Answer(answer, Taken::Done) if together::is_on_its_question(item, answer, view) => tight(Vec::new()),
         Shown::Answer(answer, taken) => tight(answer_lines(answer, taken, item, setting)),
         Shown::Control(Control::Interrupt, Taken::Done) if together::is_in_turn(item, view) => tight(Vec::new()),
+        // The prompt says so.
+        Shown::Control(Control::TakeBack(_), Taken::Done) => tight(Vec::new()),
         Shown::Control(control, taken) => {
             let (name, _) = setting.author(item);
             let did = words::control(control, |user| setting.name(user));
@@ -174,9 +176,10 @@ pub(crate) fn growing(growing: &Growing, setting: &Setting<'_>) -> Block {
 fn prompt_lines(prompt: &Prompt, taken: &Taken, item: &Item, setting: &Setting<'_>) -> Vec<Line<'static>> {
     let paint = setting.paint;
     let (name, style) = setting.author(item);
+    let why = words::rejection(taken, &item.author, setting);
     let mut head = vec![Span::styled(name, style.patch(paint.strong()))];
     if let Some(state) = words::taken(taken) {
-        let style = if matches!(taken, Taken::Rejected { .. }) { paint.bad() } else { paint.dim() };
+        let style = if why.is_some() { paint.bad() } else { paint.dim() };
         head.push(Span::styled(format!("{}{state}", paint.dot()), style));
     }
     let mut lines = vec![Line::from(head)];
@@ -201,7 +204,7 @@ fn prompt_lines(prompt: &Prompt, taken: &Taken, item: &Item, setting: &Setting<'
         };
         lines.extend(wrap(&[Span::styled(format!("[{what}]"), paint.dim())], setting.width, Break::Words, &bar, &bar));
     }
-    if let Some(why) = words::rejection(taken, &item.author, setting) {
+    if let Some(why) = why {
         lines.extend(setting.event(paint.no(), paint.bad(), &why));
     }
     lines

@@ -166,6 +166,7 @@ const contents = {
         | "wrong_directory"
         | "busy"
         | "unsupported"
+        | "taken_back"
       >(),
     ),
     text: optional(text),
@@ -223,6 +224,8 @@ export type Control =
   | { action: "set_mode"; value: { mode: Mode; seen: Mode } }
   | { action: "set_model"; value: { model: string } }
   | { action: "access"; value: AccessGrant }
+  /** A prompt that waits: its `localId` and the key that has signed it. */
+  | { action: "take_back"; value: { localId: string; key: string } }
   | { action: "newer"; name: string };
 
 function readControl(value: unknown, at: string): Control {
@@ -243,6 +246,8 @@ function readControl(value: unknown, at: string): Control {
       return { action, value: shape({ model: text })(given["value"], inside) };
     case "access":
       return { action, value: access(given["value"], inside) };
+    case "take_back":
+      return { action, value: shape({ localId: text, key: text })(given["value"], inside) };
     default:
       return { action: "newer", name: action };
   }

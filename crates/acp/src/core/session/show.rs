@@ -108,7 +108,8 @@ impl Session {
             Control::Resume(_) => "resumed the session".to_owned(),
             Control::SetMode(set) => format!("chose the mode {}", set.mode.as_str()),
             Control::SetModel(set) => format!("chose the model {}", set.model),
-            Control::Access(_) | Control::Newer(_) => return,
+            // The prompt itself says so.
+            Control::TakeBack(_) | Control::Access(_) | Control::Newer(_) => return,
         };
         let who = match self.who(&item.author).as_str() {
             "you" => "You, elsewhere,".to_owned(),

@@ -23,6 +23,7 @@ mod life;
 mod lost;
 mod old_key;
 mod restored;
+mod take_back;
 mod tasks;
 
 /// Does what the lines say: `ready`, `ready ID`, `turn`, `say X`, `ask`, `question`, `withdraw N`, `end`.

@@ -101,6 +101,15 @@ pub struct SetModel {
     pub model: String,
 }
 
+/// A prompt that waits, which is not to be done: its `localId` and the key that has signed it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TakeBack {
+    pub local_id: String,
+    /// Two devices may use one `localId`.
+    pub key: String,
+}
+
 /// What a person may command, as the owner has signed it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -132,6 +141,7 @@ pub enum Control {
     Stop,
     Resume(Resume),
     Access(AccessGrant),
+    TakeBack(TakeBack),
     /// An action that this version does not know. It is answered with `unsupported`.
     Newer(Box<str>),
 }
@@ -153,6 +163,7 @@ impl Control {
             Self::Stop => "stop",
             Self::Resume(_) => "resume",
             Self::Access(_) => "access",
+            Self::TakeBack(_) => "take_back",
             Self::Newer(action) => action,
         }
     }
@@ -162,6 +173,7 @@ impl Control {
             Self::SetMode(set) => Some(json!(set)),
             Self::SetModel(set) => Some(json!(set)),
             Self::Access(grant) => Some(json!(grant)),
+            Self::TakeBack(prompt) => Some(json!(prompt)),
             Self::Resume(resume) if resume.directory.is_some() => Some(json!(resume)),
             _ => None,
         };
@@ -178,6 +190,7 @@ impl Control {
             "resume" if value.is_null() => Self::Resume(Resume::default()),
             "resume" => Self::Resume(serde_json::from_value(value)?),
             "access" => Self::Access(serde_json::from_value(value)?),
+            "take_back" => Self::TakeBack(serde_json::from_value(value)?),
             other => Self::Newer(other.into()),
         })
     }

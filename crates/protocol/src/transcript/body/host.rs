@@ -200,7 +200,7 @@ pub struct State {
     /// Whether `when: "now"` reaches the turn that runs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub steers: bool,
-    /// What the host does for clients in addition to commands, such as `look.git`. An unknown word is ignored.
+    /// What the host does that older ones do not, such as `look.git`. An unknown word is ignored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub does: Vec<String>,
     pub directory: String,

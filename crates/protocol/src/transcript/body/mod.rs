@@ -11,7 +11,7 @@ use ensemble_types::time::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-pub use command::{AccessGrant, Answer, Attachment, Control, Prompt, Resource, Resume, SetMode, SetModel};
+pub use command::{AccessGrant, Answer, Attachment, Control, Prompt, Resource, Resume, SetMode, SetModel, TakeBack};
 pub use host::{
     Choice, ContextUse, Failure, Permission, PermissionOption, Plan, PlanEntry, Question, QuestionItem, QuestionOption,
     Receipt, Resolved, SlashCommand, State, TextPart, Turn, Usage,

@@ -7,7 +7,7 @@ use crate::transcript::words::Mode;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Right {
     Nothing,
-    /// A guest who may prompt and interrupt.
+    /// A guest who may prompt, interrupt, and take back what they have sent.
     Prompt,
     /// A guest who may answer requests as well.
     Approve,
@@ -20,7 +20,8 @@ pub enum Right {
 /// Whether this right is enough for this command.
 pub fn may(right: &Right, command: &Content) -> bool {
     let needed = match command {
-        Content::Prompt(_) | Content::Control(Control::Interrupt) => Right::Prompt,
+        // Whose prompt it is that is taken back, the host knows.
+        Content::Prompt(_) | Content::Control(Control::Interrupt | Control::TakeBack(_)) => Right::Prompt,
         Content::Answer(_) | Content::Control(Control::SetModel(_)) => Right::Approve,
         Content::Control(Control::SetMode(set)) => match set.mode {
             Mode::Ask | Mode::Plan | Mode::Edit => Right::Linked,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::transcript::body::{AccessGrant, KnownList, Prompt, Resume, SetMode, SetModel};
+use crate::transcript::body::{AccessGrant, KnownList, Prompt, Resume, SetMode, SetModel, TakeBack};
 use crate::transcript::words::{May, OptionKind, When};
 
 mod remembering;
@@ -103,9 +103,11 @@ fn the_table_says_who_may_command() {
     let no = Decision::Reject(ReceiptCode::NotAllowed);
     let set_model = Content::Control(Control::SetModel(SetModel { model: "m".to_owned() }));
     // primary, linked, approve, prompt, none, stranger
-    let rows: [(Content, [bool; 6]); 11] = [
+    let take_back = Control::TakeBack(TakeBack { local_id: "p".to_owned(), key: "k".to_owned() });
+    let rows: [(Content, [bool; 6]); 12] = [
         (prompt(), [true, true, true, true, false, false]),
         (Content::Control(Control::Interrupt), [true, true, true, true, false, false]),
+        (Content::Control(take_back), [true, true, true, true, false, false]),
         (answer("d", Some("allow")), [true, true, true, false, false, false]),
         (set_model, [true, true, true, false, false, false]),
         (set_mode(Mode::Ask), [true, true, false, false, false, false]),
